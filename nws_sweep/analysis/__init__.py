@@ -1,6 +1,6 @@
 """What the results mean: the best setting, its bottleneck, warnings, comparisons.
 
-May import: ``config``, ``tuning`` and below. Pure functions.
+May import ``config``, ``model`` and below. Pure functions.
 
 - ``summary``: the results of a run or a grid as one frozen value, from which every output is rendered
 - ``accounts``: where the time of an epoch goes, in words

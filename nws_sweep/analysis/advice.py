@@ -16,22 +16,23 @@ _WORTH_A_LINE = 1.5  # ratio of two times or costs: a smaller one is seldom wort
 
 
 def sentence(diagnosis: Diagnosis, stages: Sequence[Stage] = ()) -> str:
-    """What is saved without the first bottleneck, figures and the remedy, then the others."""
+    """Says what is saved without the first bottleneck, figures and the remedy, then the others."""
     if diagnosis.is_noisy:
         return _noise(diagnosis)
     remedies = _Remedies(diagnosis, stages)
     if not diagnosis.saved:
         return f"no bottleneck found: no cost, if removed, would save a tenth of the epoch; {remedies.busy}"
-    first, *others = diagnosis.bottlenecks
-    named = diagnosis.bottlenecks if diagnosis.together else [first]
-    names = " and ".join(_TEXTS[bottleneck][0] for bottleneck in named)
-    removals = " and ".join(_TEXTS[bottleneck][1] for bottleneck in named)
-    saved, remedy = share(diagnosis.saved[first]), _TEXTS[first][2](remedies)
-    text = f"{names}: {removals} the epoch would take {saved} less; {remedy}"
-    if diagnosis.together or not others:
+    first, *rest = diagnosis.bottlenecks
+    name, without, remedy_of = _TEXTS[first]
+    if diagnosis.together:
+        (second,) = rest
+        name += f" and {_TEXTS[second][0]}"
+        without += f" and {_TEXTS[second][1]}"
+    text = f"{name}: {without} the epoch would take {share(diagnosis.saved[first])} less; {remedy_of(remedies)}"
+    if diagnosis.together or not rest:
         return text
     also = []
-    for bottleneck in others:
+    for bottleneck in rest:
         _, without, remedy_of = _TEXTS[bottleneck]
         remedy = f" ({remedy_of(remedies)})" if bottleneck in _CHANGED_BY_SETTINGS else ""
         also.append(f"{share(diagnosis.saved[bottleneck])} less {without}{remedy}")
@@ -63,7 +64,7 @@ class _Remedies:
 
     def competition(self) -> str:
         model = self.replayed.model
-        alone_s, beside_s = (trial.records.loop.step_s for trial in (model.known[0], model.fewest_workers))
+        alone_s, beside_s = model.trials[0].records.loop.step_s, model.fewest_workers.records.loop.step_s
         took = f"with workers it takes {seconds(beside_s)} per batch on {counted(self.replayed.best.cpus, 'CPU')}"
         fewer = "fewer threads for the step (torch.set_num_threads) or more CPUs help"
         return f"{took} instead of {seconds(alone_s)}; {self._cheaper}, {fewer}{_more_workers(self.diagnosis)}"
@@ -142,8 +143,8 @@ _CHANGED_BY_SETTINGS = {Bottleneck.STARTUP, Bottleneck.ORDER, Bottleneck.MEMORY,
 
 def dearest(stages: Sequence[Stage], *, computing: bool) -> Stage | None:
     """The stage that saves most if it takes no time, of those that compute or of those that wait; None without any."""
-    saving = (stage for stage in stages if stage.saved and not stage.depth)
-    of_kind = (stage for stage in saving if (stage.cpu_share >= _COMPUTES) == computing)
+    saving = [stage for stage in stages if stage.saved and not stage.depth]
+    of_kind = [stage for stage in saving if (stage.cpu_share >= _COMPUTES) == computing]
     return max(of_kind, key=lambda stage: stage.saved or 0.0, default=None)
 
 
@@ -157,10 +158,15 @@ def _named(stage: Stage) -> str:
 
 def fed_steps(workers_of: Mapping[float, int | None]) -> str:
     """The line about the workers that keep training steps busy, by seconds of a step; empty if none do."""
-    fed = [f"{workers} for {1e3 * step_s:g} ms" for step_s, workers in workers_of.items() if workers is not None]
+    fed, unfed = [], []
+    for step_s, workers in workers_of.items():
+        step = f"{1e3 * step_s:g} ms"
+        if workers is None:
+            unfed.append(step)
+        else:
+            fed.append(f"{workers} for {step}")
     if not fed:
         return ""
-    unfed = [f"{1e3 * step_s:g} ms" for step_s, workers in workers_of.items() if workers is None]
     rest = f"; impossible for {', '.join(unfed)}" if unfed else ""
     return f"workers that keep a training step busy (predicted, at most 5 % waiting): {', '.join(fed)}{rest}"
 
@@ -170,7 +176,8 @@ def further(diagnosis: Diagnosis) -> Iterator[str]:
     if diagnosis.is_noisy:
         return
     rise, step_share = diagnosis.replayed.rise, diagnosis.account.share(Part.STEP)
-    if dear_transfer := _dear_transfer(diagnosis):
+    dear_transfer = _dear_transfer(diagnosis)
+    if dear_transfer:
         yield dear_transfer
     if max(rise, 1 / rise) >= _WORTH_A_LINE:
         yield (
@@ -178,14 +185,15 @@ def further(diagnosis: Diagnosis) -> Iterator[str]:
             "timing only the beginning would mislead"
         )
     facts = diagnosis.result.facts
-    if facts is not None and facts.iterable and (uneven := uneven_workers(diagnosis.best)):
+    uneven = uneven_workers(diagnosis.best) if facts is not None and facts.iterable else ""
+    if uneven:
         yield uneven
     if diagnosis.suggestions and Bottleneck.ORDER not in diagnosis.bottlenecks:
         yield _Remedies(diagnosis, ()).order()
     if diagnosis.has_step and step_share:
         bound = 1 / step_share
-        much = f"speed up training {ratio(bound)}" if bound - 1 > _NEGLIGIBLE_GAIN else "not speed up training"
-        yield f"upper bound: an infinitely fast loader would {much}"
+        gain = f"speed up training {ratio(bound)}" if bound - 1 > _NEGLIGIBLE_GAIN else "not speed up training"
+        yield f"upper bound: an infinitely fast loader would {gain}"
 
 
 def uneven_workers(trial: Trial) -> str:
@@ -193,10 +201,11 @@ def uneven_workers(trial: Trial) -> str:
 
     All of them take turns, so that it holds them up. Each had a batch after its first one.
     """
+    worker_count = max(1, trial.num_workers)
     busy_s: dict[int, list[float]] = {}
     for record in trial.records:
-        busy_s.setdefault(record.number % max(1, trial.num_workers), []).append(record.cost.making_s)
-    sums_s = {worker: sum(later_s) for worker, (_, *later_s) in busy_s.items() if later_s}
+        busy_s.setdefault(record.number % worker_count, []).append(record.cost.making_s)
+    sums_s = {worker: sum(batches_s[1:]) for worker, batches_s in busy_s.items() if len(batches_s) > 1}
     if len(sums_s) < 2:
         return ""
     slowest = max(sums_s, key=lambda worker: sums_s[worker])
@@ -230,14 +239,20 @@ def _whole_batches(result: SearchRecord) -> Iterator[str]:
 
 def _threads_beside(trials: Sequence[Trial]) -> Iterator[str]:
     """That threads of the dataset or of libraries compute much of the batches."""
-    batches = [record.stages[0] for trial in trials if trial.num_workers for record in trial.records if record.stages]
+    batches = []
+    for trial in trials:
+        if trial.num_workers:
+            batches += [record.stages[0] for record in trial.records if record.stages]
     worker_s = math.fsum(max(0.0, batch.cpu_s - batch.overhead_s) for batch in batches)
     all_s = math.fsum(max(0.0, batch.all_cpu_s - batch.overhead_s) for batch in batches)
     if all_s > _WORTH_A_LINE * worker_s:
+        line = f"threads beside the worker's own use {share(1 - worker_s / all_s)} of the CPU time of making batches"
         pools = next((batch.pools for batch in reversed(batches) if batch.pools), "")
-        remedy = f"; libraries with several threads in a worker: {pools}; fewer, set in worker_init_fn, may be as fast"
-        beside = share(1 - worker_s / all_s)
-        yield f"threads beside the worker's own use {beside} of the CPU time of making batches{remedy if pools else ''}"
+        if pools:
+            line += (
+                f"; libraries with several threads in a worker: {pools}; fewer, set in worker_init_fn, may be as fast"
+            )
+        yield line
 
 
 def _noise(diagnosis: Diagnosis) -> str:

@@ -19,14 +19,16 @@ _WITHOUT_A_DEVICE = (NO_STEP, "nws_sweep.dataloading.training_steps.Sleep")
 
 
 def on(result: SearchRecord, best: Trial | None, diagnosis: Diagnosis | None) -> Iterator[str]:
-    """The warnings about the answer of a search; ``best`` is the recommended trial, if any.
+    """Yields the warnings about the answer of a search; ``best`` is the recommended trial, if any.
 
     What is open about an answer that is not measured stands in its first line (``answers.first_line``).
     """
-    if result.status is Status.MEASURED and (still_open := answers.what_is_open(result)):
+    still_open = answers.what_is_open(result)
+    if result.status is Status.MEASURED and still_open:
         yield still_open
-    if wrong := next((trial for trial in result.trials if trial.state is TrialState.WRONG_SAMPLES), None):
-        yield f"num_workers={wrong.num_workers} is excluded: {wrong.reason}"
+    wrong = [trial for trial in result.trials if trial.state is TrialState.WRONG_SAMPLES]
+    if wrong:
+        yield f"num_workers={wrong[0].num_workers} is excluded: {wrong[0].reason}"
     if best is not None:
         yield from _about_workers(result.trials)
         yield from _about_edge(diagnosis)
@@ -36,10 +38,13 @@ def on(result: SearchRecord, best: Trial | None, diagnosis: Diagnosis | None) ->
 
 
 def _about_workers(trials: Sequence[Trial]) -> Iterator[str]:
-    failed = [trial for trial in trials if trial.num_workers and trial.objective_s is None]
+    workers = [trial for trial in trials if trial.num_workers]
     no_failures = (TrialState.WRONG_SAMPLES, TrialState.INTERRUPTED)
-    reasons = [trial.reason for trial in failed if trial.reason and trial.state not in no_failures]
-    if reasons and len(reasons) == sum(trial.num_workers > 0 for trial in trials):
+    reasons = []
+    for trial in workers:
+        if trial.objective_s is None and trial.reason and trial.state not in no_failures:
+            reasons.append(trial.reason)
+    if reasons and len(reasons) == len(workers):
         yield f"every candidate with workers failed; first reason: {reasons[0]}"
 
 
@@ -53,7 +58,7 @@ def _about_edge(diagnosis: Diagnosis | None) -> Iterator[str]:
 
 
 def _about_dataset(result: SearchRecord, best: Trial) -> Iterator[str]:
-    """What workers share although each needs a separate one, and the reverse."""
+    """Says what workers share although each needs a separate one, and the reverse."""
     if result.facts and result.facts.handles and best.num_workers > 1:
         yield dataset_facts.shared_handles_warning(result.facts)
     if result.facts and result.facts.generators and best.num_workers:
@@ -86,13 +91,14 @@ def _about_objects(result: SearchRecord) -> Iterator[str]:
 def _about_noise(trials: Sequence[Trial]) -> Iterator[str]:
     noises = [(trial.noise, f"num_workers={trial.num_workers}") for trial in trials if trial.noise is not None]
     for name, limit, line in _DISTURBANCES:
-        value, candidate = max(((getattr(noise, name), candidate) for noise, candidate in noises), default=(0.0, ""))
+        values = [(getattr(noise, name), candidate) for noise, candidate in noises]
+        value, candidate = max(values, default=(0.0, ""))
         if value > limit:
             yield line.format(value=value, share=units.share(value), candidate=candidate)
 
 
 def on_all(results: Sequence[SearchRecord]) -> list[str]:
-    """Warnings that concern all configurations of a grid."""
+    """Lists the warnings that concern all configurations of a grid."""
     lines = []
     if mixed := unlike_machines(results):
         lines.append(mixed)
@@ -108,7 +114,7 @@ def on_all(results: Sequence[SearchRecord]) -> list[str]:
 
 
 def unlike_machines(results: Sequence[SearchRecord]) -> str:
-    """A line if results come from machines whose times cannot be compared; empty if not."""
+    """Warns if results come from machines whose times cannot be compared; empty if not."""
     machines = [*dict.fromkeys(filter(None, map(machine, results)))]
     if len(machines) < 2:
         return ""
@@ -117,7 +123,7 @@ def unlike_machines(results: Sequence[SearchRecord]) -> str:
 
 
 def machine(result: SearchRecord) -> str:
-    """The CPUs, memory and accelerator with which a result was measured; empty if nothing was."""
+    """Describes the CPUs, memory and accelerator with which a result was measured; empty if nothing was."""
     if not result.trials:  # the host of a lost job is unknown
         return ""
     host, accelerator = result.host, result.facts.accelerator if result.facts else None

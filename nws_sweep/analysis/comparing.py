@@ -3,6 +3,7 @@
 A ratio of A and B is the time of B / the time of A.
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
@@ -35,7 +36,7 @@ class Pair:
     label: str
     a: ConfigurationSummary
     b: ConfigurationSummary
-    times: Times | None  # of the best setting in A (``base``) and in B (``other``); None without a common quantity
+    times: Times | None  # of the best setting in A (``base``) and in B (``compared``); None without a common quantity
     change: Change | None  # None if one of them has no best setting
     notes: tuple[str, ...]
 
@@ -54,10 +55,14 @@ class RunComparison:
     hosts: tuple[Difference, ...]
 
     def alarming(self, alarm: str) -> tuple[Pair, ...]:
-        """The pairs that match one of ``ALARMS``; pairs that failed in B match ``slower`` and ``changed``."""
-        meant = (Change.SLOWER, Change.FASTER) if alarm == "changed" else (Change(alarm),)
-        measured = [pair for pair in self.pairs if pair.a.best]
-        return tuple(pair for pair in measured if pair.change in meant or (not pair.b.best and Change.SLOWER in meant))
+        """Selects the pairs that match one of ``ALARMS``; pairs that failed in B match ``slower`` and ``changed``."""
+        changes = (Change.SLOWER, Change.FASTER) if alarm == "changed" else (Change(alarm),)
+        alarming = []
+        for pair in self.pairs:
+            change = pair.change if pair.b.best else Change.SLOWER
+            if pair.a.best and change in changes:
+                alarming.append(pair)
+        return tuple(alarming)
 
 
 def compare(a: Summary, b: Summary, within: float) -> RunComparison:
@@ -91,15 +96,17 @@ def compare(a: Summary, b: Summary, within: float) -> RunComparison:
 
 
 def _by_values(summary: Summary, columns: Sequence[str], apart: bool) -> dict[tuple[str, ...], ConfigurationSummary]:
-    """The configurations by their values in these columns; a number makes equal ones unique.
+    """Indexes the configurations by their values in these columns; a number makes equal ones unique.
 
     With ``apart`` those of each kind of machine are separate.
     """
     by_values: dict[tuple[str, ...], ConfigurationSummary] = {}
     for c in summary.configurations:
         values = [shown(c.configuration.columns.get(name)) for name in columns]
-        values += [caveats.machine(c.run.result)] if apart else []
-        key = (*values, str(sum(key[:-1] == tuple(values) for key in by_values)))
+        if apart:
+            values.append(caveats.machine(c.run.result))
+        number = sum(key[:-1] == tuple(values) for key in by_values)
+        key = (*values, str(number))
         by_values[key] = c
     return by_values
 
@@ -110,12 +117,15 @@ def _labels(configurations: Iterable[ConfigurationSummary], columns: Sequence[st
 
 def _pair(a: ConfigurationSummary, b: ConfigurationSummary, columns: Sequence[str], within: float) -> Pair:
     times = times_of(a.answer, b.answer) if a.answer and b.answer else None
+    change = Change.UNCLEAR if a.best and b.best else None
+    if times is not None:
+        change = change_of(times.ratio, within)
     return Pair(
         label=" / ".join(dict.fromkeys(_labels((a, b), columns))),
         a=a,
         b=b,
         times=times,
-        change=change_of(times.ratio, within) if times else Change.UNCLEAR if a.best and b.best else None,
+        change=change,
         notes=tuple(_notes(a, b, times)),
     )
 
@@ -143,7 +153,7 @@ def _about_times(times: Times | None) -> Iterator[str]:
 
 
 def _cost_of_keeping(then: Trial, now: Trial, b: ConfigurationSummary) -> str:
-    """The time in B of the best num_workers of A, if it was measured there."""
+    """Says how long the best num_workers of A takes in B, if it was measured there."""
     kept = next((trial for trial in b.worker_trials if trial.num_workers == then.num_workers), None)
     times = times_of(now, kept) if kept else None
     return f"; in B the value of A takes {times.ratio} times as long as the best" if times else ""
@@ -152,11 +162,15 @@ def _cost_of_keeping(then: Trial, now: Trial, b: ConfigurationSummary) -> str:
 def _differences(
     pairs: Sequence[Pair], facts_of: Callable[[ConfigurationSummary], Mapping[str, Any]]
 ) -> tuple[Difference, ...]:
-    """The facts whose values differ between A and B, over all pairs."""
-    in_a, in_b = [facts_of(pair.a) for pair in pairs], [facts_of(pair.b) for pair in pairs]
-    names = dict.fromkeys(name for facts in (*in_a, *in_b) for name in facts)
-    all_facts = (Difference(name, _values(name, in_a), _values(name, in_b)) for name in names)
-    return tuple(difference for difference in all_facts if difference.a != difference.b)
+    """Lists the facts whose values differ between A and B, over all pairs."""
+    in_a = [facts_of(pair.a) for pair in pairs]
+    in_b = [facts_of(pair.b) for pair in pairs]
+    differences = []
+    for name in dict.fromkeys(itertools.chain(*in_a, *in_b)):
+        a, b = _values(name, in_a), _values(name, in_b)
+        if a != b:
+            differences.append(Difference(name, a, b))
+    return tuple(differences)
 
 
 def _values(name: str, facts: Iterable[Mapping[str, Any]]) -> str:
@@ -165,19 +179,22 @@ def _values(name: str, facts: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _settings_of(c: ConfigurationSummary) -> dict[str, Any]:
-    """The identifying columns, then everything else that affects the times."""
+    """Returns the identifying columns, then everything else that affects the times."""
     configuration, facts = c.configuration, c.run.result.facts
     measure = {"mode": configuration.measure.mode, "cache": configuration.measure.cache}
     parts = {"dataset": configuration.dataset, "training_step": configuration.training_step, "measure": measure}
-    others = {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
-    others |= asdict(replace(configuration.loader, num_workers=0))
-    others |= {"collate_fn": configuration.collate_fn, "ranks": configuration.ranks}
-    others |= {"samples of the dataset": facts.samples} if facts else {}
-    return {**configuration.columns, **others, **configuration.columns}
+    settings = dict(configuration.columns)
+    for part, values in parts.items():
+        settings |= {f"{part}.{name}": value for name, value in values.items()}
+    settings |= asdict(replace(configuration.loader, num_workers=0))
+    settings |= {"collate_fn": configuration.collate_fn, "ranks": configuration.ranks}
+    if facts:
+        settings["samples of the dataset"] = facts.samples
+    return {**settings, **configuration.columns}
 
 
 def _host_of(c: ConfigurationSummary) -> dict[str, Any]:
-    """Facts of the host; memory is rounded, since its last bytes differ from boot to boot."""
+    """Returns facts of the host; memory is rounded, since its last bytes differ from boot to boot."""
     host, facts = c.run.result.host, c.run.result.facts
     values = asdict(host) | ({"accelerator": facts.accelerator} if facts else {})
     return {name: value or _NONE for name, value in values.items()} | {"memory_bytes": units.memory(host.memory_bytes)}

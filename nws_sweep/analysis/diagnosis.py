@@ -12,14 +12,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from nws_sweep.analysis import what_if
 from nws_sweep.model import choice
 from nws_sweep.model.bottlenecks import Bottleneck
 from nws_sweep.model.counterfactual import Counterfactual
 from nws_sweep.model.known import queue_settings
-from nws_sweep.model.model import Model, is_step, model_of
 from nws_sweep.model.queue import QueueSettings
-from nws_sweep.records import Account, LoaderSettings, Measurement, SearchRecord, Trial, TrialState
-from nws_sweep.system import processes
+from nws_sweep.records import Account, Measurement, SearchRecord, Trial, TrialState
 
 _LEAST_SAVED = 0.1  # share of the epoch
 _NOISY_STEAL = 0.25  # share of the CPU time that the hypervisor takes, above which the bottleneck is hidden
@@ -40,6 +39,7 @@ class Diagnosis:
         together: Whether only two bottlenecks together save that much.
         measured: Its times.
         replayed: The epoch at the best setting.
+        has_step: Whether a training step was given that takes time.
     """
 
     result: SearchRecord = field(repr=False)
@@ -48,6 +48,7 @@ class Diagnosis:
     together: bool = False
     measured: Measurement = field(repr=False)
     replayed: Counterfactual = field(repr=False)
+    has_step: bool = field(repr=False)
 
     @property
     def bottlenecks(self) -> tuple[Bottleneck, ...]:
@@ -65,12 +66,6 @@ class Diagnosis:
         return Bottleneck.NOISE in self.saved
 
     @property
-    def has_step(self) -> bool:
-        """Whether a training step was given that takes time."""
-        step_s = self.replayed.model.loop.step_s
-        return self.result.configuration.has_step and is_step(step_s, self.replayed.now_s)
-
-    @property
     def unordered(self) -> QueueSettings | None:
         """The best settings with in_order=False; None if they were measured."""
         settings = replace(self.replayed.best, in_order=False)
@@ -79,8 +74,11 @@ class Diagnosis:
     @cached_property
     def _tried(self) -> set[QueueSettings]:
         """Settings of queues that were measured, the best's included: what others save is known."""
-        measured = (trial for trial in self.result.trials if trial.objective_s is not None)
-        return {self.replayed.best, *(queue_settings(trial.settings, self.result.cpus) for trial in measured)}
+        tried = {self.replayed.best}
+        for trial in self.result.trials:
+            if trial.objective_s is not None:
+                tried.add(queue_settings(trial.settings, self.result.cpus))
+        return tried
 
     @cached_property
     def suggestions(self) -> dict[str, float]:
@@ -89,8 +87,10 @@ class Diagnosis:
         if not best.num_workers or self.is_noisy:
             return {}
         orders = [False] if self.unordered and _has_in_order(self.result.host.torch) else []
-        alike = (queue for queue in self._tried if replace(queue, prefetch_factor=best.prefetch_factor) == best)
-        longest = max(queue.prefetch_factor for queue in alike)
+        longest = best.prefetch_factor
+        for queue in self._tried:
+            if replace(queue, prefetch_factor=best.prefetch_factor) == best:
+                longest = max(longest, queue.prefetch_factor)
         longer = [length for length in choice.PREFETCH_FACTORS if length > longest]
         return self._promising("in_order", orders) | self._promising("prefetch_factor", longer)
 
@@ -106,7 +106,7 @@ class Diagnosis:
         return self._promising("num_workers", [factor * max(1, best) for factor in (2, 4)])
 
     def _promising(self, name: str, values: Iterable[Any]) -> dict[str, float]:
-        """The value of a setting that ``model.choice`` would measure, and what it saves; empty if there is none."""
+        """Predicts which value of a setting ``model.choice`` would measure, and what it saves; empty without any."""
         variants = {replace(self.replayed.best, **{name: value}): f"{name}={value}" for value in values}
         costs_s = {settings: self.replayed.cost_s(settings) for settings in variants}
         best_s = {self.replayed.best: self.replayed.now_s}
@@ -120,35 +120,20 @@ def diagnose(result: SearchRecord, best: Trial | None) -> Diagnosis | None:
     if best is None or measured is None:
         return None
     best = next((trial for trial in result.trials if trial.settings == best.settings), best)  # with its records
-    model = model_of_search(result, best)
-    if model is None:
+    recorded = what_if.of(result, best)
+    if recorded is None:
         return None
-    queue = queue_settings(loader_of(result, best), result.cpus)
-    replayed = Counterfactual(model, queue, _allowed(result, best))
-    diagnosis = Diagnosis(result=result, best=best, measured=measured, saved={}, replayed=replayed)
+    diagnosis = Diagnosis(
+        result=result,
+        best=best,
+        saved={},
+        measured=measured,
+        replayed=Counterfactual(recorded.model, recorded.best, _allowed(result, best)),
+        has_step=recorded.step_s > 0,
+    )
     if best.noise and best.noise.steal > _NOISY_STEAL:
         return replace(diagnosis, saved={Bottleneck.NOISE: 0.0})
     return _with_savings(diagnosis)
-
-
-def loader_of(result: SearchRecord, best: Trial) -> LoaderSettings:
-    """The settings of the best; without workers, with those that workers would have."""
-    return best.settings if best.num_workers else replace(result.configuration.loader, num_workers=0)
-
-
-def worker_trials(result: SearchRecord) -> tuple[Trial, ...]:
-    """The trials of the search of num_workers, ascending, without those of settings searched after it."""
-    trials = (trial for trial in result.trials if not result.configuration.differing(trial.settings))
-    return tuple(sorted(trials, key=lambda trial: trial.num_workers))
-
-
-def model_of_search(result: SearchRecord, best: Trial) -> Model | None:
-    """The model of the search of num_workers; None without records."""
-    succeeded = [trial for trial in worker_trials(result) if trial.objective_s is not None]
-    method = loader_of(result, best).multiprocessing_context or processes.start_method()
-    epochs = result.configuration.measure.shared_epochs
-    shuffled = result.facts is None or result.facts.is_shuffled
-    return model_of(succeeded, best.batches, result.cpus, method, epochs, shuffled)
 
 
 def _has_in_order(torch: str) -> bool:
@@ -157,27 +142,29 @@ def _has_in_order(torch: str) -> bool:
 
 
 def refused_by(result: SearchRecord, best: Trial) -> tuple[Trial, ...]:
-    """Trials with more workers than the best that did not fit, ascending by workers."""
-    larger = (trial for trial in worker_trials(result) if trial.num_workers > best.num_workers)
-    return tuple(trial for trial in larger if trial.state in _DID_NOT_FIT)
+    """Selects the trials with more workers than the best that did not fit, ascending by workers."""
+    refused = [trial for trial in what_if.worker_trials(result) if trial.state in _DID_NOT_FIT]
+    return tuple(trial for trial in refused if trial.num_workers > best.num_workers)
 
 
 def _allowed(result: SearchRecord, best: Trial) -> Sequence[int]:
-    """The best, and candidates that fit: none, powers of four, the largest."""
-    largest, refused = max(result.configuration.search.candidates), refused_by(result, best)
-    most = min([largest, _MOST_WORKERS, *(trial.num_workers - 1 for trial in refused)])
+    """Lists the best, and candidates that fit: none, powers of four, the largest."""
+    most = min(_MOST_WORKERS, max(result.configuration.search.candidates))
+    for trial in refused_by(result, best):
+        most = min(most, trial.num_workers - 1)
     return sorted({best.num_workers, *(n for n in (0, 1, 4, 16, most) if n <= most)})
 
 
 def _with_savings(diagnosis: Diagnosis) -> Diagnosis:
-    """The diagnosis with its bottlenecks."""
-    replayed, costs = diagnosis.replayed, _costs(diagnosis)
+    """Adds the bottlenecks to a diagnosis."""
+    replayed = diagnosis.replayed
+    costs = _costs(diagnosis)
     saved = {bottleneck: replayed.saved(bottleneck) for bottleneck in costs}
     if diagnosis.unordered:
         saved[Bottleneck.ORDER] = replayed.saved_with(diagnosis.unordered)  # as ``suggestions`` says
     refused = refused_by(diagnosis.result, diagnosis.best)
-    more = (replace(replayed.best, num_workers=trial.num_workers) for trial in refused)
-    saved[Bottleneck.MEMORY] = max(map(replayed.saved_with, more), default=0.0)
+    larger = [replace(replayed.best, num_workers=trial.num_workers) for trial in refused]
+    saved[Bottleneck.MEMORY] = max(map(replayed.saved_with, larger), default=0.0)
 
     def rank(bottleneck: Bottleneck) -> tuple[float, float]:
         return -diagnosis.account.share(bottleneck.part), -saved[bottleneck]

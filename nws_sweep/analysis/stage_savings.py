@@ -23,7 +23,7 @@ NO_TIME = 0.01  # share of the epoch below which a stage saves no time
 
 
 def stages_of(result: SearchRecord, best: Trial, replayed: Counterfactual | None) -> tuple[Stage, ...]:
-    """The stages of a configuration's samples, the most expensive first; empty if none were timed.
+    """Lists the stages of a configuration's samples, the most expensive first; empty if none were timed.
 
     The first of them have what is saved without them, with the workers in use.
 
@@ -37,12 +37,15 @@ def stages_of(result: SearchRecord, best: Trial, replayed: Counterfactual | None
     if replayed is None:
         return stages
     dear = [stage for stage in stages if stage.share >= _LEAST_SHARE and stage.depth <= 1][:_MOST]
-    saved = {stage: 1 - replayed.cost_s(replayed.best, stage) / replayed.now_s for stage in dear}
-    return tuple(replace(stage, saved=saved.get(stage)) for stage in stages)
+    with_savings = []
+    for stage in stages:
+        saved = 1 - replayed.cost_s(replayed.best, stage) / replayed.now_s if stage in dear else None
+        with_savings.append(replace(stage, saved=saved))
+    return tuple(with_savings)
 
 
 def _measured_size(best: Trial) -> int:
-    """Samples of a batch that the dataset or a batch_sampler makes; 1 if it is unknown."""
+    """Counts the samples of a batch that the dataset or a batch_sampler makes; 1 if it is unknown."""
     measured = best.measurement
     if measured and measured.samples_per_s and measured.batch_s:
         return round(measured.samples_per_s * measured.batch_s.value)
@@ -50,30 +53,34 @@ def _measured_size(best: Trial) -> int:
 
 
 def with_workers(stage: Stage, diagnosis: Diagnosis) -> Stage:
-    """The stage with the workers and the epoch without it, by many replays; as it is, if its saving is unknown."""
+    """Adds the workers and the epoch without a stage, by many replays; nothing if its saving is unknown."""
     if stage.saved is None:
         return stage
-    replayed, tolerance = diagnosis.replayed, diagnosis.result.configuration.search.tolerance
+    replayed = diagnosis.replayed
+    tolerance = diagnosis.result.configuration.search.tolerance
     removed = replace(stage, saved=None)  # as ``stages_of`` has taken it away: the model remembers the result
     fewer = [replace(replayed.best, num_workers=number) for number in range(replayed.best.num_workers + 1)]
     near_s = choice.costs_near_the_best(fewer, lambda settings: replayed.cost_s(settings, removed), tolerance)
     enough = choice.choose(near_s, tolerance)
-    ends_s = (replayed.cost_s(replayed.best, stage_then) for stage_then in _with_error(stage))
-    ratios = [cost_s / replayed.now_s for cost_s in (near_s[replayed.best], near_s[enough], *ends_s)]
-    return replace(stage, workers_without=enough.num_workers, epoch_without_s=_epoch(diagnosis.measured, ratios))
+    costs_s = [near_s[replayed.best], near_s[enough]]
+    costs_s += [replayed.cost_s(replayed.best, smaller_or_larger) for smaller_or_larger in _with_error(stage)]
+    epoch_s = _epoch(diagnosis.measured, [cost_s / replayed.now_s for cost_s in costs_s])
+    return replace(stage, workers_without=enough.num_workers, epoch_without_s=epoch_s)
 
 
 def _with_error(stage: Stage) -> Iterator[Stage]:
-    """The stage with a share that is twice its standard error smaller, and larger."""
+    """Yields the stage with a share that is twice its standard error smaller, and larger."""
     for sign in (-2, 2):
         scale = max(0.0, 1 + sign * stage.spread / stage.share)
         yield replace(stage, cpu=scale * stage.cpu, wait=scale * stage.wait, copy=scale * stage.copy)
 
 
 def _epoch(measured: Measurement, ratios: Sequence[float]) -> Estimate | None:
-    """The epoch times the first of these ratios; the band holds all of them, and that of the measured time."""
-    if not measured.epoch_s:
+    """Multiplies the epoch by the first of these ratios; the band holds all of them, and that of the measured time."""
+    epoch_s = measured.epoch_s
+    if not epoch_s:
         return None
     half = min(0.5, _MISFIT + (units.uncertainty(measured.batch_s) or 0.0))
-    low, high = min(ratios) * measured.epoch_s * (1 - half), max(ratios) * measured.epoch_s * (1 + half)
-    return Estimate(value=ratios[0] * measured.epoch_s, low=low, high=high, n=len(ratios))
+    low = min(ratios) * epoch_s * (1 - half)
+    high = max(ratios) * epoch_s * (1 + half)
+    return Estimate(value=ratios[0] * epoch_s, low=low, high=high, n=len(ratios))

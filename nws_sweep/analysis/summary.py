@@ -1,13 +1,14 @@
 """Summarises results as one frozen value, from which terminal, Markdown, HTML, plots and tables are rendered."""
 
 import functools
+import math
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nws_sweep.analysis import accounts, advice, answers, caveats, what_if
-from nws_sweep.analysis.diagnosis import Diagnosis, diagnose, worker_trials
+from nws_sweep.analysis.diagnosis import Diagnosis, diagnose
 from nws_sweep.analysis.stage_savings import stages_of, with_workers
 from nws_sweep.analysis.time_ratios import Ratio, ratio_of
 from nws_sweep.model import choice
@@ -61,13 +62,14 @@ class ConfigurationSummary:
         """What the records of batches say; they are read from the disk, and not kept for several configurations."""
         recorded = self.run.recorded
         diagnosis = diagnose(recorded, self.best)
-        lines = []
+        lines: list[str] = []
         if self.best and diagnosis:
             stages = stages_of(recorded, self.best, diagnosis.replayed)
             lines += [advice.sentence(diagnosis, stages), *advice.further(diagnosis)]
         lines += [accounts.line(self.best), *advice.on_samples(recorded)]
-        if self.is_only:
-            lines.append(_fed_steps(recorded, self.best))
+        predictions = what_if.of(recorded, self.best) if self.is_only else None
+        if predictions and not predictions.step_s:
+            lines.append(advice.fed_steps(predictions.feeding()))
         return Conclusions(
             diagnosis=diagnosis if self.is_only else None,
             bottlenecks=diagnosis.bottlenecks if diagnosis else None,
@@ -86,7 +88,7 @@ class ConfigurationSummary:
         return None if self.status is Status.UNDECIDED else self.best
 
     def first_line(self, settings: str) -> str:
-        """How the answer was found, and the answer, with these settings of the best."""
+        """Says how the answer was found, and the answer, with these settings of the best."""
         result = self.run.recorded if self.status is Status.UNDECIDED else self.run.result
         return answers.first_line(result, self.best, settings)
 
@@ -117,8 +119,10 @@ class ConfigurationSummary:
         if self.best is None:
             return ()
         diagnosis = self.diagnosis
-        stages = stages_of(self.run.recorded, self.best, diagnosis.replayed if diagnosis else None)
-        return tuple(with_workers(stage, diagnosis) for stage in stages) if diagnosis else stages
+        if diagnosis is None:
+            return stages_of(self.run.recorded, self.best, None)
+        stages = stages_of(self.run.recorded, self.best, diagnosis.replayed)
+        return tuple(with_workers(stage, diagnosis) for stage in stages)
 
     @property
     def configuration(self) -> Configuration:
@@ -137,18 +141,18 @@ class ConfigurationSummary:
         return rate.value if rate else 0.0
 
     def rate(self, trial: Trial) -> Estimate | None:
-        """Samples per second of an epoch, its start included; the steady ones if its length is unknown; None without.
+        """Computes the samples per second of an epoch with its start; the steady ones without a length; None without.
 
         The interval is that of the time of a batch.
         """
         measured = trial.measurement
         steady = measured.rate if measured else None
-        batches, size, facts = trial.batches, trial.settings.batch_size or 1, self.run.result.facts
+        batches, facts = trial.batches, self.run.result.facts
         if not (measured and measured.batch_s and measured.epoch_s and steady and batches):
             return steady
-        counted = facts.samples_of(trial.settings, self.configuration.ranks) if facts else None
         samples = batches * measured.batch_s.value * steady.value
-        if counted and -(-counted // size) == batches:  # the last batch may have fewer samples
+        counted = facts.samples_of(trial.settings, self.configuration.ranks) if facts else None
+        if counted and math.ceil(counted / (trial.settings.batch_size or 1)) == batches:  # the last one may be shorter
             samples = counted
         return steady.scaled(samples / (measured.epoch_s * steady.value))
 
@@ -160,7 +164,7 @@ class ConfigurationSummary:
     @property
     def worker_trials(self) -> tuple[Trial, ...]:
         """The trials of the search of num_workers, without those of settings searched after it."""
-        return worker_trials(self.run.result)
+        return what_if.worker_trials(self.run.result)
 
     @property
     def changed_settings(self) -> str:
@@ -273,12 +277,14 @@ def summarise(stored: Stored) -> Summary:
 
 
 def best_of(result: SearchRecord) -> Trial | None:
-    """The recommended trial: by the verdict of the search, or by ``model.choice`` if it did not finish."""
+    """Selects the recommended trial: by the verdict of the search, or by ``model.choice`` if it did not finish."""
     by_settings = {trial.settings: trial for trial in result.trials}
     if result.verdict is not None:
         return by_settings.get(result.verdict.recommended)
     costs_s = {trial.settings: trial.objective_s for trial in result.trials if trial.objective_s is not None}
-    return by_settings[choice.choose(costs_s, result.configuration.search.tolerance)] if costs_s else None
+    if not costs_s:
+        return None
+    return by_settings[choice.choose(costs_s, result.configuration.search.tolerance)]
 
 
 def _configuration(run: StoredRun, varying: Sequence[str], stored: Stored) -> ConfigurationSummary:
@@ -295,14 +301,8 @@ def _configuration(run: StoredRun, varying: Sequence[str], stored: Stored) -> Co
     )
 
 
-def _fed_steps(recorded: SearchRecord, best: Trial | None) -> str:
-    """How many workers feed a training step; empty with a training step, and without records."""
-    predictions = what_if.of(recorded, best)
-    return advice.fed_steps(predictions.feeding()) if predictions and not predictions.step_s else ""
-
-
 def _gain(result: SearchRecord, best: Trial | None, num_workers: int | None) -> Ratio | None:
-    compared = next((trial for trial in worker_trials(result) if trial.num_workers == num_workers), None)
+    compared = next((trial for trial in what_if.worker_trials(result) if trial.num_workers == num_workers), None)
     return ratio_of(best, compared) if best and compared else None
 
 

@@ -55,7 +55,9 @@ class Ratio:
         shown = units.ratio(self.value, self.half_width)
         if self.half_width is None or self.half_width <= _NARROW:
             return shown
-        low, high = (units.ratio(self.value * math.exp(sign * self.half_width), self.half_width) for sign in (-1, 1))
+        factor = math.exp(self.half_width)
+        low = units.ratio(self.value / factor, self.half_width)
+        high = units.ratio(self.value * factor, self.half_width)
         return f"{shown} ({low} to {high})"
 
     @property
@@ -64,7 +66,10 @@ class Ratio:
         return self.half_width is not None and abs(self.log) > self.half_width
 
     def __str__(self) -> str:
-        return f"{self.value:.2f}" + (" ({:.2f} to {:.2f})".format(*self.ends) if self.ends else "")
+        if self.ends is None:
+            return f"{self.value:.2f}"
+        low, high = self.ends
+        return f"{self.value:.2f} ({low:.2f} to {high:.2f})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,20 +78,20 @@ class Times:
 
     quantity: Quantity
     base: Estimate
-    other: Estimate
+    compared: Estimate
 
     @property
     def ratio(self) -> Ratio:
-        """Time of the other / time of the base; half-widths add in quadrature if both have intervals."""
-        widths = [math.log(time.high / time.low) / 2 for time in (self.base, self.other) if time.low and time.high]
+        """Time of the compared trial / time of the base; half-widths add in quadrature if both have intervals."""
+        widths = [math.log(time.high / time.low) / 2 for time in (self.base, self.compared) if time.low and time.high]
         return Ratio(
-            value=self.other.value / self.base.value,
+            value=self.compared.value / self.base.value,
             half_width=math.hypot(*widths) if len(widths) == 2 else None,
         )
 
 
 def change_of(ratio: Ratio, within: float) -> Change:
-    """The verdict on a ratio: the whole interval must lie within the tolerance, or beyond it.
+    """Decides on a ratio: the whole interval must lie within the tolerance, or beyond it.
 
     A tolerance ``within`` of 0.03 sets the limits at 1.03 and 1 / 1.03.
     """
@@ -99,20 +104,21 @@ def change_of(ratio: Ratio, within: float) -> Change:
 
 
 def times_of(base: Trial, compared: Trial) -> Times | None:
-    """The common times of two trials: per batch if the batch sizes are equal, else per sample; else per epoch.
+    """Finds the common times of two trials: per batch if the batch sizes are equal, else per sample; else per epoch.
 
     None if the trials have no quantity in common.
     """
     same_size = base.settings.batch_size == compared.settings.batch_size
-    for quantity in (Quantity.BATCH if same_size else Quantity.SAMPLE, Quantity.EPOCH):
+    steady = Quantity.BATCH if same_size else Quantity.SAMPLE
+    for quantity in (steady, Quantity.EPOCH):
         base_s, compared_s = time_of(base, quantity), time_of(compared, quantity)
         if base_s and compared_s:
-            return Times(quantity=quantity, base=base_s, other=compared_s)
+            return Times(quantity=quantity, base=base_s, compared=compared_s)
     return None
 
 
 def ratio_of(best: Trial, compared: Trial) -> Ratio | None:
-    """How many times as long as the best another trial takes, by the time that ranks trials; None if one has none.
+    """Divides the time that ranks a trial by the time of the best; None if either has none.
 
     The best is the answer of a search, with whose rounds the interval was found; without it the interval is that of
     their batches.
@@ -122,13 +128,14 @@ def ratio_of(best: Trial, compared: Trial) -> Ratio | None:
     if best.settings == compared.settings:
         return Ratio(value=1.0, half_width=0.0)
     half_width = compared.measurement.ratio_half_width if compared.measurement else None
-    if half_width is None and (times := times_of(best, compared)):
+    times = times_of(best, compared)
+    if half_width is None and times is not None:
         half_width = times.ratio.half_width
     return Ratio(value=compared.objective_s / best.objective_s, half_width=half_width)
 
 
 def time_of(trial: Trial, quantity: Quantity) -> Estimate | None:
-    """The time of a batch, a sample or an epoch, s; None if it was not measured or the trial failed."""
+    """Finds the time of a batch, a sample or an epoch, s; None if it was not measured or the trial failed."""
     measured = trial.measurement
     if measured is None or trial.state is not TrialState.OK:
         return None

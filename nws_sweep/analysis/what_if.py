@@ -7,13 +7,13 @@ from functools import cached_property
 from typing import Any
 
 from nws_sweep import units
-from nws_sweep.analysis.diagnosis import loader_of, model_of_search
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.model import choice
 from nws_sweep.model.known import ENDLESS, queue_settings
-from nws_sweep.model.model import Model, is_step
+from nws_sweep.model.model import Model, is_step, model_of
 from nws_sweep.model.queue import QueueSettings
 from nws_sweep.records import Estimate, Measurement, SearchRecord, Trial, TrialState, ranges
+from nws_sweep.system import processes
 
 NOTHING_RECORDED = "no costs of batches were recorded, so nothing can be predicted"
 _KINDS = {
@@ -85,7 +85,7 @@ class WhatIf:
         return step_s if has_step else 0.0
 
     def asked(self, **values: Any) -> "tuple[WhatIf, QueueSettings]":
-        """The same with another training step, and the best setting with other values; None keeps a value.
+        """Makes predictions with another training step, and the best setting with other values; None keeps a value.
 
         Args:
             values: num_workers, prefetch_factor, in_order, cpus, and training_step in seconds per batch.
@@ -93,11 +93,11 @@ class WhatIf:
         Raises:
             ConfigurationError: If a value is not allowed.
         """
-        values = {name: value for name, value in values.items() if value is not None}
-        for name, value in values.items():
+        changed = {name: value for name, value in values.items() if value is not None}
+        for name, value in changed.items():
             check(name, value)
-        step_s = values.pop("training_step", self.model.step_s)
-        return replace(self, model=replace(self.model, step_s=step_s)), replace(self.best, **values)
+        step_s = changed.pop("training_step", self.model.step_s)
+        return replace(self, model=replace(self.model, step_s=step_s)), replace(self.best, **changed)
 
     def predict(self, settings: QueueSettings) -> Predicted:
         """Predicts with intervals; replays 25 epochs."""
@@ -112,19 +112,21 @@ class WhatIf:
         )
 
     def recommended(self, rows: Iterable[Predicted]) -> Predicted:
-        """The prediction that ``model.choice`` chooses; of equal ones that with batches in order."""
-        by_settings = {row.settings: row for row in sorted(rows, key=lambda row: not row.settings.in_order)}
-        costs_s = {settings: row.cost_s.value for settings, row in by_settings.items()}
-        return by_settings[choice.choose(costs_s, self.tolerance)]
+        """Selects the prediction that ``model.choice`` chooses; of equal ones that with batches in order."""
+        in_order_first = sorted(rows, key=lambda row: not row.settings.in_order)
+        costs_s = {row.settings: row.cost_s.value for row in in_order_first}
+        chosen = choice.choose(costs_s, self.tolerance)
+        return next(row for row in in_order_first if row.settings == chosen)
 
     def feeding(self) -> dict[float, int | None]:
-        """The fewest workers that keep a training step busy, by its seconds, as replayed; None if no number does.
+        """Predicts the fewest workers that keep a training step busy, by its seconds; None if no number does.
 
         That is, after the start, the step waits for at most ``_RARELY_WAITS`` of the time besides the time of receiving
         batches, which no number of workers saves. The numbers are those that ``model.choice`` tries without a measured
         gain, or up to the user's limit.
         """
-        fewest, workers_of = 0, dict[float, int | None]()
+        fewest = 0
+        workers_of: dict[float, int | None] = {}
         loop = self._endless.fewest_workers.records.loop
         for step_s in FED_STEPS_S:
             limit_s = (step_s + loop.receive_s + loop.receive_wait_s) / (1 - _RARELY_WAITS)
@@ -133,21 +135,23 @@ class WhatIf:
         return workers_of
 
     def _fewest_within(self, model: Model, fewest: int, limit_s: float) -> int | None:
-        """The fewest workers, at least ``fewest``, whose batches take no longer than the limit; None without any."""
+        """Finds the fewest workers, from ``fewest`` on, whose batches take no more than the limit; None without any."""
 
         def cost_s(number: int) -> float:
             return model.cost_s(replace(self.best, num_workers=number))
 
         # Not one number after the other: the replays of many workers are long.
-        least_s, quickest = min((cost_s(number), number) for number in ladder(range(fewest, self._most_workers + 1)))
+        numbers = ladder(range(fewest, self._most_workers + 1))
+        least_s, quickest = min((cost_s(number), number) for number in numbers)
         if least_s > (1 - choice.CLOSE) * limit_s:  # within it by chance, with tens of workers
             return None
         return bisect.bisect_left(range(quickest), True, lo=fewest, key=lambda number: cost_s(number) <= limit_s)
 
     def promising(self) -> tuple[int, float]:
-        """The num_workers that ``model.choice`` chooses by predictions, and how much faster than the best it is."""
-        allowed = {n for n in self.result.configuration.search.candidates if n <= self._most_workers}
-        candidates = [replace(self.best, num_workers=n) for n in sorted(allowed | {self.best.num_workers})]
+        """Predicts the num_workers that ``model.choice`` chooses, and how much faster than the best it is."""
+        numbers = {n for n in self.result.configuration.search.candidates if n <= self._most_workers}
+        numbers.add(self.best.num_workers)
+        candidates = [replace(self.best, num_workers=number) for number in sorted(numbers)]
         predicted_s = choice.costs_near_the_best(candidates, self.model.cost_s, self.tolerance)
         chosen = choice.choose(predicted_s, self.tolerance)
         return chosen.num_workers, predicted_s[self.best] / predicted_s[chosen]
@@ -162,10 +166,10 @@ class WhatIf:
     @cached_property
     def _endless(self) -> Model:
         """The model of an epoch whose start takes next to nothing."""
-        return replace(self.model, known=tuple(trial.endless for trial in self.model.known))
+        return replace(self.model, trials=tuple(trial.endless for trial in self.model.trials))
 
     def sizing(self, settings: QueueSettings, numbers: Iterable[int]) -> dict[int, tuple[float, int]]:
-        """Seconds per batch and num_workers on 1, 2, 4, ... CPUs, until the training step hardly waits.
+        """Predicts seconds per batch and num_workers on 1, 2, 4, ... CPUs, until the training step hardly waits.
 
         That is, after the start, for at most ``tolerance`` of its time; if no number of CPUs is enough for that, until
         more of them gain at most as much. Empty without a training step, and for one that computes, which more CPUs
@@ -177,19 +181,22 @@ class WhatIf:
         variants = [replace(settings, num_workers=number) for number in numbers]
 
         def pace(cpus: float, limit_s: float) -> tuple[float, int]:
-            """Of the fewest workers within the limit, or of the fastest."""
+            """Predicts the pace of the fewest workers within the limit, or of the fastest."""
             paces = [(self._endless.cost_s(replace(queue, cpus=cpus)), queue.num_workers) for queue in variants]
             return next((pace for pace in paces if pace[0] <= limit_s), min(paces))
 
-        least_s, enough_s = pace(_UNLIMITED, step_s)[0], step_s * (1 + self.tolerance)
+        least_s, _ = pace(_UNLIMITED, step_s)
+        enough_s = step_s * (1 + self.tolerance)
         limit_s = enough_s if least_s <= enough_s else least_s * (1 + self.tolerance)
-        paces = {1: pace(1, limit_s)}
+        cpus = 1
+        paces = {cpus: pace(cpus, limit_s)}
         while min(paces.values())[0] > limit_s:
-            paces[2 * max(paces)] = pace(2 * max(paces), limit_s)
+            cpus *= 2
+            paces[cpus] = pace(cpus, limit_s)
         return paces
 
     def _measured(self, settings: QueueSettings) -> Measurement | None:
-        """What was measured with these CPUs and this step; without workers the other settings have no meaning."""
+        """Finds what was measured with these CPUs and this step; without workers other settings have no meaning."""
         if self.model.step_s is not None or settings.cpus != self.best.cpus:
             return None
         for trial in self.result.trials:
@@ -201,11 +208,28 @@ class WhatIf:
 
 
 def of(result: SearchRecord, best: Trial | None) -> WhatIf | None:
-    """What the records of a search predict, for one of its ranks; None without a best trial or records."""
-    model = model_of_search(result, best) if best else None
-    if not best or not model:
+    """Makes what the records of the search of num_workers predict; None without a best trial or records.
+
+    Predictions without workers are of the settings that workers would have.
+    """
+    if best is None:
         return None
-    return WhatIf(model=model, best=queue_settings(loader_of(result, best), result.cpus), result=result)
+    loader = best.settings if best.num_workers else replace(result.configuration.loader, num_workers=0)
+    model = model_of(
+        [trial for trial in worker_trials(result) if trial.objective_s is not None],
+        best.batches,
+        result.cpus,
+        loader.multiprocessing_context or processes.start_method(),
+        result.configuration.measure.shared_epochs,
+        result.facts is None or result.facts.is_shuffled,
+    )
+    return WhatIf(model=model, best=queue_settings(loader, result.cpus), result=result) if model else None
+
+
+def worker_trials(result: SearchRecord) -> tuple[Trial, ...]:
+    """Selects the trials of the search of num_workers, ascending, without those of settings searched after it."""
+    trials = [trial for trial in result.trials if not result.configuration.differing(trial.settings)]
+    return tuple(sorted(trials, key=lambda trial: trial.num_workers))
 
 
 def check(name: str, value: Any) -> None:
@@ -215,5 +239,5 @@ def check(name: str, value: Any) -> None:
 
 
 def ladder(numbers: Sequence[int]) -> list[int]:
-    """All of at most 16 ascending numbers; of more 0, 1, 2, 3, 4, 6, 8, 12, 16, 24, ... among them, and both ends."""
+    """Selects at most 16 ascending numbers, of more 0, 1, 2, 3, 4, 6, 8, 12, 16, 24, ... among them, and both ends."""
     return list(numbers) if len(numbers) <= _MOST_LISTED else choice.ladder(numbers, beside=(0,))

@@ -57,19 +57,20 @@ class Epoch(NamedTuple):
     settings: QueueSettings
 
     def without(self, removed: Bottleneck | Stage, alone: LoopCosts) -> "Epoch":
-        """The epoch without a cost.
+        """Takes a cost away.
 
         Args:
             removed: A stage, or a bottleneck that is a cost: not noise, memory or order.
             alone: A loop with the training step as on free CPUs.
         """
-        costs, loop, settings = self
         if isinstance(removed, Stage):
-            return Epoch([removed.taken_from(cost) for cost in costs], loop, settings)
+            return self._replace(costs=[removed.taken_from(cost) for cost in self.costs])
+        costs, loop, settings = self
         if removed in _COSTS_OF_BATCH:
             costs = [cost.scaled(_COSTS_OF_BATCH[removed]) for cost in costs]
         if removed in {Bottleneck.CPU, Bottleneck.COMPETITION} and alone.step_s < loop.step_s:
             loop = replace(loop, step_s=alone.step_s, step_cpu_s=alone.step_cpu_s)
         if removed is Bottleneck.CPU:
             settings = replace(settings, cpus=math.inf)
-        return Epoch(costs, replace(loop, **dict.fromkeys(_COSTS_OF_LOOP.get(removed, ()), 0.0)), settings)
+        nothing_s = dict.fromkeys(_COSTS_OF_LOOP.get(removed, ()), 0.0)
+        return Epoch(costs, replace(loop, **nothing_s), settings)

@@ -25,21 +25,22 @@ S = TypeVar("S", LoaderSettings, QueueSettings)
 
 
 def price(cost_s: float, num_workers: int, tolerance: float) -> float:
-    """The time, s, times the price of the workers; see the module."""
+    """Multiplies a time, s, by the price of the workers; see the module."""
     return cost_s * math.pow(1 + tolerance, math.log2(1 + num_workers))
 
 
 def choose(costs_s: Mapping[S, float], tolerance: float) -> S:
-    """The settings to use, of at least one; ``costs_s`` are expected times of an epoch or a batch, s."""
+    """Chooses the settings to use, of at least one; ``costs_s`` are expected times of an epoch or a batch, s."""
     prices = {settings: price(cost_s, settings.num_workers, tolerance) for settings, cost_s in costs_s.items()}
     limit = min(prices.values()) * (1 + CLOSE)
-    return min((settings for settings in prices if prices[settings] <= limit), key=size)
+    cheapest = [settings for settings in prices if prices[settings] <= limit]
+    return min(cheapest, key=size)
 
 
 def promising(measured_s: Mapping[S, float], predicted_s: Mapping[S, float], tolerance: float) -> S | None:
-    """Of the settings that were not measured, those with the least predicted price, if they promise ``PROMISING``.
+    """Chooses the settings to measure next: those with the least predicted price, if they promise ``PROMISING``.
 
-    Without any measured settings, those that ``choose`` takes; None if there are none.
+    Without any measured settings, those that ``choose`` takes; None if all were measured or none promises enough.
     """
     untried_s = {settings: cost_s for settings, cost_s in predicted_s.items() if settings not in measured_s}
     if not untried_s:
@@ -49,11 +50,12 @@ def promising(measured_s: Mapping[S, float], predicted_s: Mapping[S, float], tol
         return best
     answer = choose(measured_s, tolerance)
     least = price(measured_s[answer], answer.num_workers, tolerance)
-    return best if price(untried_s[best], best.num_workers, tolerance) <= (1 - PROMISING) * least else None
+    promised = price(untried_s[best], best.num_workers, tolerance)
+    return best if promised <= (1 - PROMISING) * least else None
 
 
 def expected_loss(excess: float, spread: float) -> float:
-    """The expectation of max(0, X), with X normal: the price that is lost by not choosing other settings, as a share.
+    """Computes the expectation of max(0, X), X normal: the share of the price lost by not choosing other settings.
 
     It is the linear loss function (Raiffa and Schlaifer, Applied Statistical Decision Theory, 1961, section 11.2).
 
@@ -68,7 +70,7 @@ def expected_loss(excess: float, spread: float) -> float:
 
 
 def most_workers(cpus: float, measured_s: Mapping[S, float]) -> int:
-    """The most workers to try where the user set no limit: 64 or the CPUs, beyond that twice those measured.
+    """Limits the workers to try where the user set no limit: to 64 or the CPUs, beyond that to twice those measured.
 
     Beyond it only if the last doubling saved a fifth of the time, as measured: of at least twice as many workers as the
     next settings have, each doubling between them counts the same.
@@ -82,14 +84,16 @@ def most_workers(cpus: float, measured_s: Mapping[S, float]) -> int:
         return max(usual, largest.num_workers)
     before = max(half, key=size)
     doublings = math.log2(largest.num_workers / max(1, before.num_workers))
-    is_gain = measured_s[largest] <= measured_s[before] * (1 - _LARGE_GAIN) ** max(1.0, doublings)
-    return max(usual, 2 * largest.num_workers if is_gain else largest.num_workers)
+    saved_enough_s = measured_s[before] * (1 - _LARGE_GAIN) ** max(1.0, doublings)
+    if measured_s[largest] <= saved_enough_s:
+        return max(usual, 2 * largest.num_workers)
+    return max(usual, largest.num_workers)
 
 
 def costs_near_the_best(
     candidates: Sequence[S], cost_s: Callable[[S], float | None], tolerance: float
 ) -> dict[S, float]:
-    """Predicted costs of a ladder of settings, and of the settings near the best of them.
+    """Predicts the costs of a ladder of settings, and of the settings near the best of them.
 
     Args:
         candidates: Settings that differ in num_workers, ascending.
@@ -97,9 +101,10 @@ def costs_near_the_best(
         tolerance: Share of the time that twice as many workers must save.
     """
     costs_s: dict[S, float] = {}
+    numbers = [settings.num_workers for settings in candidates]
     for _ in range(2):  # among all candidates, then around the best
         best = choose(costs_s, tolerance).num_workers if costs_s else 0
-        near = ladder([settings.num_workers for settings in candidates], best)
+        near = ladder(numbers, best)
         for settings in candidates:
             if settings.num_workers in near and settings not in costs_s:
                 predicted_s = cost_s(settings)
@@ -127,5 +132,5 @@ def ladder(numbers: Sequence[int], chosen: int = 0, beside: Sequence[int] = (-1,
 
 
 def size(settings: LoaderSettings | QueueSettings) -> tuple[int, int]:
-    """The sort key of settings of which the first needs the fewest workers, then the shortest queue."""
+    """Sorts settings: the fewest workers first, then the shortest queue."""
     return settings.num_workers, settings.queued_batches

@@ -41,8 +41,8 @@ class Counterfactual:
     allowed: Sequence[int]
 
     def cost_s(self, settings: QueueSettings, *removed: Bottleneck | Stage) -> float:
-        """Predicted seconds per batch of an epoch with any settings, without bottlenecks or stages."""
-        cost_s = self._replayed_s(settings, removed)
+        """Predicts the seconds per batch of an epoch with any settings, without bottlenecks or stages."""
+        cost_s = self.model.cost_s(settings, without=removed)
         usual = replace(self.best, num_workers=settings.num_workers)
         share = self._share_in_step(usual)
         if not share or not cost_s:
@@ -51,32 +51,32 @@ class Counterfactual:
         return cost_s * math.pow(slower, share)
 
     def _share_in_step(self, settings: QueueSettings) -> float:
-        """How far workers compute at the same time, 0 to 1."""
+        """Estimates how far workers compute at the same time, 0 to 1."""
         factor = self.model.factors.at(settings.num_workers)
         if factor <= 1 + choice.CLOSE:  # nothing is to be explained
             return 0.0
         slower = self._slower_in_step(settings)
-        return min(1.0, math.log(factor) / math.log(slower)) if slower > 1 + choice.CLOSE else 0.0
+        if slower <= 1 + choice.CLOSE:
+            return 0.0
+        return min(1.0, math.log(factor) / math.log(slower))
 
     def _slower_in_step(self, settings: QueueSettings, removed: Sequence[Bottleneck | Stage] = ()) -> float:
-        """Time if all workers wait at the same moment of a batch / time if each waits at any moment."""
-        in_step = replace(settings, in_step=True)
-        return self._replayed_s(in_step, removed) / self._replayed_s(settings, removed)
-
-    def _replayed_s(self, settings: QueueSettings, removed: Sequence[Bottleneck | Stage]) -> float:
-        return self.model.cost_s(settings, without=removed)
+        """Predicts the time if all workers wait at the same moment of a batch / if each waits at any moment."""
+        in_step_s = self.model.cost_s(replace(settings, in_step=True), without=removed)
+        return in_step_s / self.model.cost_s(settings, without=removed)
 
     def saved(self, *removed: Bottleneck, cpus: float | None = None) -> float:
-        """What is saved without these bottlenecks, at least 0; with ``cpus`` CPUs."""
+        """Predicts what is saved without these bottlenecks, at least 0; with ``cpus`` CPUs."""
         least_s = self.now_s
         for num_workers in self.allowed:
             usual = replace(self.best, num_workers=num_workers)
             slower = max(1.0, self.now_s / self.cost_s(usual))  # now no other number is faster than the best
-            least_s = min(least_s, slower * self.cost_s(replace(usual, cpus=cpus or usual.cpus), *removed))
+            without_s = self.cost_s(replace(usual, cpus=cpus or usual.cpus), *removed)
+            least_s = min(least_s, slower * without_s)
         return 1 - least_s / self.now_s
 
     def saved_with(self, settings: QueueSettings) -> float:
-        """What is saved with other settings as predicted, whether the number of workers is allowed or not."""
+        """Predicts what is saved with other settings, whether the number of workers is allowed or not."""
         return 1 - self.cost_s(settings) / self.now_s
 
     @property
@@ -93,11 +93,13 @@ class Counterfactual:
         """
         records = self.model.records_for(self.best.num_workers)
         costs_s = [max(1e-9, record.cost.making_s) for record in records.in_order]
-        logs, third = [*map(math.log, costs_s)], len(costs_s) // 3
-        if not records.has_places or not third or not (spread := statistics.pvariance(logs)):
+        third = len(costs_s) // 3
+        logs = [math.log(cost_s) for cost_s in costs_s]
+        spread = statistics.pvariance(logs)
+        if not records.has_places or not third or not spread:
             return 1.0
-        ratio = statistics.fmean((later - earlier) ** 2 for earlier, later in itertools.pairwise(logs)) / spread
-        is_ordered = ratio < 2 - _SIGNIFICANT * 2 / math.sqrt(len(logs))
+        squares = [(later - earlier) ** 2 for earlier, later in itertools.pairwise(logs)]
+        is_ordered = statistics.fmean(squares) / spread < 2 - _SIGNIFICANT * 2 / math.sqrt(len(logs))
         return statistics.fmean(costs_s[-third:]) / statistics.fmean(costs_s[:third]) if is_ordered else 1.0
 
     @property
@@ -113,4 +115,4 @@ class Counterfactual:
 
     @property
     def _with_workers(self) -> Records:
-        return self.model.records_for(self.best.num_workers or self.model.fewest_workers.settings.num_workers)
+        return self.model.records_for(self.best.num_workers or self.model.fewest_workers.num_workers)

@@ -25,6 +25,18 @@ MOST_ORDERS = 5  # of the same batches, of which a prediction is the mean
 _VARIED = 0.3  # standard deviation / mean of the costs of batches
 
 
+class _Run(NamedTuple):
+    """Records of batches that follow one another in the order of the sampler, the first of them with its number."""
+
+    first: int
+    records: list[BatchRecord]
+
+    @property
+    def last(self) -> int:
+        """The number of the last record."""
+        return self.first + len(self.records) - 1
+
+
 @dataclass(frozen=True, kw_only=True)
 class Records:
     """What was recorded of one configuration.
@@ -54,7 +66,7 @@ class Records:
         """The records by position."""
         return sorted(self.made, key=position_of)
 
-    @property
+    @cached_property
     def has_places(self) -> bool:
         """Whether the batches of an epoch are replayed in their places: they have one order, which is known."""
         return not self.shuffled and all(record.position is not None for record in self.made)
@@ -64,29 +76,35 @@ class Records:
 
         Each seed gives another random order; there is only one epoch if batches stay in their places.
         """
-        for seed in seeds[:1] if self.has_places else seeds:
-            count = min(self.batches, most)
-            yield [*(self._in_place(count) if self.has_places else self._in_any_order(random.Random(seed), count))]
+        count = min(self.batches, most)
+        if self.has_places:
+            yield self._in_place(count)
+            return
+        for seed in seeds:
+            yield self._in_any_order(random.Random(seed), count)
 
-    def _in_any_order(self, draw: random.Random, count: int) -> Iterator[BatchCost]:
-        """Each record is used as often as any other, to within one."""
-        records, begin = self.in_order, draw.random()
+    def _in_any_order(self, draw: random.Random, count: int) -> list[BatchCost]:
+        """Draws an order in which each record is used as often as any other, to within one."""
+        begin = draw.random()
+        records = self.in_order
         indices = [int((place + begin) * len(records) / count) % len(records) for place in range(count)]
         draw.shuffle(indices)
-        yield from (records[index].cost for index in indices)
+        return [records[index].cost for index in indices]
 
-    def _in_place(self, count: int) -> Iterator[BatchCost]:
-        """Each recorded batch has its place; between them, the nearest run of recorded batches goes on periodically.
+    def _in_place(self, count: int) -> list[BatchCost]:
+        """Gives each recorded batch its place; between them, the nearest run of recorded batches goes on periodically.
 
         In an epoch of another length each run stands for its part of the epoch. Batches keep their distances, so that
         costs with a period meet the same workers.
         """
         runs = self._runs
-        ends = [(before[-1][0] + after[0][0]) / 2 for before, after in pairwise(runs)]
+        borders = [(run.last + following.first) / 2 for run, following in pairwise(runs)]
+        costs = []
         for number in range(count):
             place = (number + 0.5) * self._length / count - 0.5
-            run = runs[bisect.bisect_left(ends, place)]
-            yield run[(number - run[0][0]) % len(run)][1].cost
+            run = runs[bisect.bisect_left(borders, place)]
+            costs.append(run.records[(number - run.first) % len(run.records)].cost)
+        return costs
 
     @cached_property
     def _length(self) -> int:
@@ -96,37 +114,44 @@ class Records:
         return round(1 / min(gaps, default=1.0))
 
     @cached_property
-    def _runs(self) -> list[list[tuple[int, BatchRecord]]]:
-        """The records, once each with their numbers in the order of the sampler, in runs of neighbours."""
+    def _runs(self) -> "list[_Run]":
+        """The runs of neighbours, in the order of the sampler; of several records of a batch the last one counts."""
         numbered = {round(position_of(record) * self._length): record for record in self.in_order}
-        runs: list[list[tuple[int, BatchRecord]]] = []
+        runs: list[_Run] = []
         for number, record in numbered.items():
-            if not runs or runs[-1][-1][0] != number - 1:
-                runs.append([])
-            runs[-1].append((number, record))
+            if not runs or number != runs[-1].last + 1:
+                runs.append(_Run(number, []))
+            runs[-1].records.append(record)
         return runs
 
     def resampled(self, draw: random.Random) -> "Records":
-        """As many records, drawn with replacement: batches with places as runs, from each run and its neighbours."""
+        """Draws as many records with replacement: batches with places as runs, from each run and its neighbours."""
         if not self.has_places or len(self._runs) == 1:
             drawn = [replace(record, cost=draw.choice(self.made).cost) for record in self.made]
             return replace(self, made=tuple(drawn))
-        drawn, last = [], len(self._runs) - 1
+        drawn = []
+        last = len(self._runs) - 1
         for place, run in enumerate(self._runs):
-            costs = [record.cost for _, record in self._runs[draw.randint(max(0, place - 1), min(last, place + 1))]]
-            drawn += [replace(record, cost=costs[n % len(costs)]) for n, (_, record) in enumerate(run)]
+            source = self._runs[draw.randint(max(0, place - 1), min(last, place + 1))].records
+            for number, record in enumerate(run.records):
+                drawn.append(replace(record, cost=source[number % len(source)].cost))
         return replace(self, made=tuple(drawn))
 
     def slower(self, factor: float) -> "Records":
         """The same training step beside loading that costs ``factor`` times as much."""
-        loop = {name: factor * value for name, value in asdict(self.loop).items() if not name.startswith("step")}
-        recorded = (replace(record, cost=record.cost.scaled([factor] * 3)) for record in self.made)
-        return replace(self, made=tuple(recorded), loop=replace(self.loop, **loop))
+        costs_s = {name: factor * cost_s for name, cost_s in asdict(self.loop).items()}
+        loop = replace(LoopCosts(**costs_s), step_s=self.loop.step_s, step_cpu_s=self.loop.step_cpu_s)
+        return replace(self, made=tuple(scaled(record, factor) for record in self.made), loop=loop)
 
 
 def position_of(record: BatchRecord) -> float:
-    """The position; 0 if it is unknown."""
+    """Returns the position; 0 if it is unknown."""
     return record.position or 0.0
+
+
+def scaled(record: BatchRecord, factor: float) -> BatchRecord:
+    """Returns the record of a batch that costs ``factor`` times as much."""
+    return replace(record, cost=record.cost.scaled([factor] * 3))
 
 
 class Prediction(NamedTuple):
@@ -137,25 +162,30 @@ class Prediction(NamedTuple):
 
 
 def epoch_of(records: Records, settings: QueueSettings, seeds: Sequence[int] = (0,)) -> tuple[float, float]:
-    """Seconds of an epoch and of a batch at the steady pace, without a band, averaged over the orders of the seeds."""
-    epochs = records.epochs(MOST_BATCHES, seeds)
-    times = (epoch_and_batch_s(costs, records.loop, settings, records) for costs in epochs)
-    epoch_s, batch_s = map(statistics.fmean, zip(*times, strict=True))
-    return epoch_s, batch_s
+    """Computes the seconds of an epoch and of a batch at the steady pace, averaged over the orders of the seeds."""
+    times = [epoch_and_batch_s(costs, records.loop, settings, records) for costs in records.epochs(MOST_BATCHES, seeds)]
+    return statistics.fmean(epoch_s for epoch_s, _ in times), statistics.fmean(batch_s for _, batch_s in times)
 
 
 def epoch_and_batch_s(
     costs: Sequence[BatchCost], loop: LoopCosts, settings: QueueSettings, records: Records
 ) -> tuple[float, float]:
-    """Seconds of an epoch, of which some batches are replayed and the rest has their pace, and of a batch.
+    """Computes the seconds of an epoch, of which some batches are replayed and the rest has their pace, and of a batch.
 
     The pace is that of a full queue, from a worker's second batch on; epoch / batches of a short epoch. Neither the
     start, when workers have made nothing yet, nor the end, when they no longer get batches, has that pace.
     """
     if settings.persistent_workers:
-        names = ("fork_s", "start_s", "start_wait_s")
-        loop = replace(loop, **{name: getattr(loop, name) / records.shared_epochs for name in names})
-    replayed, count, workers = replay_queue(costs, loop, settings), len(costs), settings.num_workers
+        epochs = records.shared_epochs
+        loop = replace(
+            loop,
+            fork_s=loop.fork_s / epochs,
+            start_s=loop.start_s / epochs,
+            start_wait_s=loop.start_wait_s / epochs,
+        )
+    replayed = replay_queue(costs, loop, settings)
+    count = len(costs)
+    workers = settings.num_workers
     full = count - 1 - workers * (1 + settings.prefetch_factor)
     full -= full % max(1, workers)  # equal workers return batches together
     batch_s = replayed.epoch_s / count
@@ -170,17 +200,19 @@ def predict(records: Records, factor: float, settings: QueueSettings, misfit: fl
     The band is that of bootstrap samples whose loading is slower by other factors; ``misfit`` is the standard deviation
     of their logarithm.
     """
-    epoch_s, batch_s = (factor * seconds for seconds in epoch_of(records, settings, range(MOST_ORDERS)))
-    replicates = []
+    epochs_s: list[float] = []
+    batches_s: list[float] = []
     for number in range(1, _DRAWS + 1):
         draw = random.Random(number)
-        slower = records.resampled(draw).slower(math.exp(draw.gauss(0.0, misfit)))
-        replicates.append(epoch_of(slower, settings, [number]))
-    epochs_s, batches_s = zip(*replicates, strict=True)
-    return Prediction(epoch_s=_estimate(epoch_s, epochs_s), batch_s=_estimate(batch_s, batches_s))
+        drawn = records.resampled(draw).slower(math.exp(draw.gauss(0.0, misfit)))
+        epoch_s, batch_s = epoch_of(drawn, settings, [number])
+        epochs_s.append(epoch_s)
+        batches_s.append(batch_s)
+    epoch_s, batch_s = epoch_of(records, settings, range(MOST_ORDERS))
+    return Prediction(_estimate(factor * epoch_s, epochs_s), _estimate(factor * batch_s, batches_s))
 
 
 def _estimate(value: float, replicates: Sequence[float]) -> Estimate:
-    """The value with twice the standard deviation of the replicates' logarithms on each side."""
+    """Gives the value an interval: twice the standard deviation of the replicates' logarithms on each side."""
     spread = math.exp(2 * statistics.stdev([math.log(replicate) for replicate in replicates]))
     return Estimate(value=value, low=value / spread, high=value * spread, n=len(replicates))

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from nws_sweep.model.epochs import Records, epoch_of
 from nws_sweep.model.queue import QueueSettings
-from nws_sweep.records import BatchCost, BatchRecord, LoaderSettings, LoopCosts, Span, Trial
+from nws_sweep.records import BatchCost, BatchRecord, LoaderSettings, LoopCosts, Measurement, Span, Trial
 
 ENDLESS = 10**6  # batches of an epoch of unknown length: its start and its end take next to nothing
 # Standard deviation of the logarithm of the factor of any trial, and of what few batches show; a factor that was
@@ -49,12 +49,17 @@ class Known:
     spans: tuple[Span, ...] = ()
     other_cpus: float = 0.0
 
+    @property
+    def num_workers(self) -> int:
+        """Number of workers of the trial."""
+        return self.settings.num_workers
+
     @cached_property
     def factor(self) -> float:
         """Measured time / replayed time of the same batches, or of an epoch.
 
-        The logarithm of that of batches is the mean of its posterior distribution, with ``variance`` and 0 as the prior
-        mean (Gelman et al., Bayesian Data Analysis, 2013, section 2.5).
+        The logarithm of the factor of batches is the mean of its posterior distribution, with ``variance`` and 0 as the
+        prior mean (Gelman et al., Bayesian Data Analysis, 2013, section 2.5).
         """
         if not self.spans:
             settings = beside_others(self.settings, self.other_cpus)
@@ -75,23 +80,28 @@ class Known:
     @cached_property
     def usual_s(self) -> Mapping[Hashable, float]:
         """Seconds of each batch: not the first of a worker, which has what a worker does once, and no stopped one."""
-        later = [record for record in self.records.made if record.number >= self.settings.num_workers]
-        return {batch_of(record): sum(record.cost.parts) for record in later if not record.was_stopped}
+        usual_s = {}
+        for record in self.records.made:
+            if record.number >= self.num_workers and not record.was_stopped:
+                usual_s[batch_of(record)] = sum(record.cost.parts)
+        return usual_s
 
     @cached_property
     def variance(self) -> float:
-        """Of the logarithm of the ratio of times, from the differences between rounds; the usual counts as one more."""
-        usual = [_NOISE**2 + (_NOISE_OF_ONE * self.settings.num_workers / span.batches) ** 2 for span in self.spans]
+        """Variance of the logarithm of ``measured_factor``: of the rounds, with the usual variance as one more."""
+        usual = [_NOISE**2]
+        if self.spans:
+            usual = [_NOISE**2 + (_NOISE_OF_ONE * self.num_workers / span.batches) ** 2 for span in self.spans]
         # Each round took other batches: the ratio of a round is free of what they cost.
         by_round = {span.round: math.log(span.measured_s / span.replayed_s) for span in self.spans}
         logs = [log for number, log in by_round.items() if number is not None]
         mean = statistics.fmean(logs or [0.0])
-        squares = statistics.fmean(usual or [_NOISE**2]) + sum((log - mean) ** 2 for log in logs)
+        squares = statistics.fmean(usual) + sum((log - mean) ** 2 for log in logs)
         return squares / max(1, len(logs)) ** 2
 
 
 def batch_of(record: BatchRecord) -> Hashable:
-    """What identifies a batch: its place in the order of the sampler, or the record itself."""
+    """Identifies a batch: by its place in the order of the sampler, or else by the record itself."""
     return record if record.position is None else (record.epoch, record.position)
 
 
@@ -103,7 +113,7 @@ def known_of(
     epochs: int = 1,
     shuffled: bool = True,
 ) -> Known | None:
-    """The costs of a trial as recorded; None before its first batch and if it failed.
+    """Collects what is known of a trial; None before its first batch and if it failed.
 
     Args:
         trial: The trial.
@@ -113,49 +123,59 @@ def known_of(
         epochs: See ``Records.shared_epochs``.
         shuffled: See ``Records``.
     """
-    settings, measured = queue_settings(trial.settings, cpus), trial.measurement
+    measured = trial.measurement
     if measured is None or (measured.batch_s is None and (batches is None or measured.epoch_s is None)):
         return None
     batch_s = measured.batch_s.value if measured.batch_s else (measured.epoch_s or 0.0) / (batches or 1)
     cost_s = trial.objective_s / batches if batches and trial.objective_s else batch_s
+    settings = queue_settings(trial.settings, cpus)
     length = batches or ENDLESS
-    if trial.records and trial.loop:
-        plain = [record for record in trial.records if not record.stages]  # the others are slower
-        recorded = tuple(_with_usual_wait(plain or trial.records))
-        records = Records(made=recorded, loop=trial.loop, batches=length, shared_epochs=epochs, shuffled=shuffled)
-        return Known(settings, records, cost_s, trial.spans, trial.noise.other_cpus if trial.noise else 0.0)
-    workers, step_s = settings.num_workers, measured.step_s or 0.0
+    if not trial.records or trial.loop is None:
+        records = _records_without(measured, batch_s, settings.num_workers, instead, length, epochs)
+        return Known(settings, records, cost_s)
+    plain = [record for record in trial.records if not record.stages]  # the others are slower
+    recorded = tuple(_with_usual_wait(plain or trial.records))
+    records = Records(made=recorded, loop=trial.loop, batches=length, shared_epochs=epochs, shuffled=shuffled)
+    return Known(settings, records, cost_s, trial.spans, trial.noise.other_cpus if trial.noise else 0.0)
+
+
+def _records_without(
+    measured: Measurement, batch_s: float, workers: int, instead: Records | None, length: int, epochs: int
+) -> Records:
+    """Makes records of a trial that has none: of another trial, or of its mean batch, with its measured step and start.
+
+    Each worker makes every n-th batch, so that its batch takes n times as long as one of the loader.
+    """
+    step_s = measured.step_s or 0.0
     making_s = max(1e-9, batch_s * workers if workers else batch_s - step_s)
     if instead is None:
         cpu_s = min(making_s, measured.cpu_s or 0.0)
         mean = BatchRecord(number=0, began_s=0.0, ended_s=0.0, cost=BatchCost(cpu_s, making_s - cpu_s))
         instead = Records(made=(mean,), loop=LoopCosts(), batches=length, shared_epochs=epochs)
     start_s = max(0.0, measured.startup_s - making_s) / workers if workers else 0.0
-    records = replace(instead, loop=replace(instead.loop, step_s=step_s, fork_s=start_s))
-    return Known(settings, records, cost_s)
+    return replace(instead, loop=replace(instead.loop, step_s=step_s, fork_s=start_s))
 
 
 def _with_usual_wait(records: Sequence[BatchRecord]) -> Iterator[BatchRecord]:
-    """The records; one whose worker was stopped gets the wait of a batch that waited longer, the nearest in the epoch.
+    """Gives a record whose worker was stopped the wait of a batch that waited longer, the nearest in the epoch.
 
     Its own wait is a lower bound, as a censored lifetime (Efron, The two sample problem with censored data, 1967:
     redistribution to the right). Batches of a stream have the place in which they were made.
     """
-    places = [n / len(records) if record.position is None else record.position for n, record in enumerate(records)]
-    ended = [
-        (place, record.cost.wait_s) for place, record in zip(places, records, strict=True) if not record.was_stopped
-    ]
+    places = []
+    for number, record in enumerate(records):
+        places.append(number / len(records) if record.position is None else record.position)
+    ended = [pair for pair in zip(places, records, strict=True) if not pair[1].was_stopped]
     for place, record in zip(places, records, strict=True):
-        if not record.was_stopped:
-            yield record
-            continue
-        longer = [(abs(there - place), wait_s) for there, wait_s in ended if wait_s > record.cost.wait_s]
-        _, wait_s = min(longer, default=(0.0, record.cost.wait_s))
+        wait_s = record.cost.wait_s
+        if record.was_stopped:
+            longer = [(abs(at - place), rival.cost.wait_s) for at, rival in ended if rival.cost.wait_s > wait_s]
+            _, wait_s = min(longer, default=(0.0, wait_s))
         yield replace(record, cost=replace(record.cost, wait_s=wait_s))
 
 
 def beside_others(settings: QueueSettings, used_cpus: float) -> QueueSettings:
-    """The settings with the CPUs that other programs leave, which were seen to use ``used_cpus``.
+    """Gives settings the CPUs that other programs leave, which used ``used_cpus`` during the measurement.
 
     Other programs need no more; and a fair scheduler gives each running process the same share, theirs and ours.
     """
@@ -167,7 +187,7 @@ def beside_others(settings: QueueSettings, used_cpus: float) -> QueueSettings:
 
 
 def queue_settings(loader: LoaderSettings, cpus: float) -> QueueSettings:
-    """The settings of the queue of a DataLoader, with ``cpus`` CPUs."""
+    """Makes the settings of the queue of a DataLoader, with ``cpus`` CPUs."""
     return QueueSettings(
         num_workers=loader.num_workers,
         cpus=cpus,
@@ -190,55 +210,61 @@ class Factors:
     alone: Known
 
     def at(self, num_workers: int) -> float:
-        """The factor, a power of the workers between neighbouring trials; beyond all trials that of the nearest."""
-        below, above, share = self.neighbours(num_workers)
-        return below.factor ** (1 - share) * above.factor**share if below and above else 1.0
+        """Interpolates the factor as a power of the workers; beyond all trials it is that of the nearest."""
+        below, above, share = self._neighbours(num_workers)
+        if below is None or above is None:
+            return 1.0
+        return math.pow(below.factor, 1 - share) * math.pow(above.factor, share)
 
     def misfit(self, num_workers: int) -> float:
-        """How far the logarithm of the factor may be below that of ``at``, 0 for the workers of a known trial.
+        """Computes how far the logarithm of the factor may be below that of ``at``; 0 for the workers of a trial.
 
         It is one standard deviation; beyond all trials at most that of a doubling, since more workers seldom make
         loading more efficient. Between two trials the factor may also grow later than a power of the workers.
         """
-        below, above, share = self.neighbours(num_workers)
+        below, above, share = self._neighbours(num_workers)
         if below is None or above is None:
             return _UNKNOWN
         if below is above:
+            if not num_workers:
+                return 0.0
             far = min(1.0, abs(doublings(below, num_workers)))
-            return math.sqrt(self._variance * far) if num_workers else 0.0
-        far = doublings(below, above.settings.num_workers)
+            return math.sqrt(self._variance * far)
+        far = doublings(below, above.num_workers)
         change = abs(math.log(above.factor / below.factor))
         return math.sqrt(self._variance * far * share * (1 - share)) + change * share * (1 - share)
 
-    def neighbours(self, num_workers: int) -> tuple[Known | None, Known | None, float]:
-        """The trials below and above, and the share of the doublings between them; the same trial at or beyond both."""
+    def _neighbours(self, num_workers: int) -> tuple[Known | None, Known | None, float]:
+        """Finds the trials below and above, and the share of the doublings between them at which the number lies.
+
+        They are the same trial at the workers of a trial and beyond all trials; None without any trial.
+        """
         trials = self.with_workers if num_workers else (self.alone,)
         if not trials:
             return None, None, 0.0
-        below = next((trial for trial in reversed(trials) if trial.settings.num_workers <= num_workers), trials[0])
-        above = next((trial for trial in trials if trial.settings.num_workers >= num_workers), trials[-1])
-        if below is above:
-            return below, below, 0.0
-        return below, above, doublings(below, num_workers) / doublings(below, above.settings.num_workers)
+        below = next((trial for trial in reversed(trials) if trial.num_workers <= num_workers), trials[0])
+        above = next((trial for trial in trials if trial.num_workers >= num_workers), trials[-1])
+        share = 0.0 if below is above else doublings(below, num_workers) / doublings(below, above.num_workers)
+        return below, above, share
 
     @cached_property
     def _variance(self) -> float:
-        """Of the logarithm of the factor, for a doubling of the workers; at most the usual one.
+        """Variance of the logarithm of the factor for a doubling of the workers; at most the usual one.
 
         Larger changes show where the factor grows. Between trials it is then interpolated, not more uncertain.
         """
         changes = []
         for before, after in itertools.pairwise(self.with_workers):
             square = square_beyond_noise(math.log(after.factor / before.factor), before, after)
-            changes.append(square / doublings(before, after.settings.num_workers))
+            changes.append(square / doublings(before, after.num_workers))
         return min(_MISFIT**2, (_MISFIT**2 + sum(changes)) / (1 + len(changes)))
 
 
 def square_beyond_noise(change: float, before: Known, after: Known) -> float:
-    """The square of a change of the logarithm of times between two trials, less what noise explains."""
+    """Computes the square of a change of the logarithm of times between two trials, less what noise explains."""
     return max(0.0, change**2 - before.variance - after.variance)
 
 
 def doublings(trial: Known, num_workers: int) -> float:
-    """How often the workers of a trial are doubled to get this number; negative if it is smaller."""
-    return math.log2(max(1, num_workers) / max(1, trial.settings.num_workers))
+    """Counts how often the workers of a trial are doubled to get this number; negative if it is smaller."""
+    return math.log2(max(1, num_workers) / max(1, trial.num_workers))

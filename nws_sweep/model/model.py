@@ -12,7 +12,7 @@ from functools import cached_property
 
 from nws_sweep.model import choice
 from nws_sweep.model.bottlenecks import Bottleneck, Epoch
-from nws_sweep.model.epochs import MOST_BATCHES, MOST_ORDERS, Prediction, Records, epoch_and_batch_s, predict
+from nws_sweep.model.epochs import MOST_BATCHES, MOST_ORDERS, Prediction, Records, epoch_and_batch_s, predict, scaled
 from nws_sweep.model.known import FEW_CPUS, Factors, Known, batch_of, beside_others, doublings, known_of
 from nws_sweep.model.queue import QueueSettings
 from nws_sweep.model.stages import Stage
@@ -34,12 +34,12 @@ class Model:
     """What a search knows of one configuration: at least one trial whose costs are known.
 
     Attributes:
-        known: The trials, by num_workers.
+        trials: By num_workers.
         start_method: Of workers: fork, spawn or forkserver.
         step_s: Seconds per batch of another training step, which takes no CPU time; None for the recorded one.
     """
 
-    known: tuple[Known, ...]
+    trials: tuple[Known, ...]
     start_method: str = "fork"
     step_s: float | None = None
 
@@ -50,7 +50,7 @@ class Model:
         without: Sequence[Bottleneck | Stage] = (),
         like: Known | None = None,
     ) -> float:
-        """Predicted seconds per batch of an epoch as it will run, whose start and end are shared out over its batches.
+        """Predicts the seconds per batch of an epoch as it will run: its batches share its start and its end.
 
         At least three queues of batches are replayed; the rest of the epoch has their pace. The result is the mean over
         as many orders of a short epoch as have this many batches.
@@ -58,15 +58,17 @@ class Model:
         Args:
             settings: Of the queue, with the CPUs.
             without: What is taken away.
-            like: The trial as which the workers make batches; None for all that are known.
+            like: The trial as which the workers make batches; None for all trials.
         """
-        place = settings, tuple(without), like.settings if like else None
-        if place not in self._costs_s:
+        key = (settings, tuple(without), like.settings if like else None)
+        if key not in self._costs_s:
             records, factor = self._inputs_like(like) if like else self._inputs(settings.num_workers)
-            epochs = _epochs(self, records, settings, without)
-            epoch_s = statistics.fmean(epoch_and_batch_s(*epoch, records)[0] for epoch in epochs)
-            self._costs_s[place] = factor * epoch_s / records.batches
-        return self._costs_s[place]
+            epochs_s = []
+            for epoch in _epochs(self, records, settings, without):
+                epoch_s, _ = epoch_and_batch_s(*epoch, records)
+                epochs_s.append(epoch_s)
+            self._costs_s[key] = factor * statistics.fmean(epochs_s) / records.batches
+        return self._costs_s[key]
 
     @cached_property
     def _costs_s(self) -> dict[Hashable, float]:
@@ -74,20 +76,21 @@ class Model:
         return {}
 
     def predict(self, settings: QueueSettings) -> Prediction:
-        """An epoch and a batch at the steady pace, with their bands."""
+        """Predicts an epoch and a batch at the steady pace, with their bands."""
         number = settings.num_workers
+        records, factor = self._inputs(number)
         misfit = math.sqrt(self.factors.misfit(number) ** 2 + self._nearest(number).variance)
-        return predict(*self._inputs(number), beside_others(settings, self.known[0].other_cpus), misfit)
+        return predict(records, factor, beside_others(settings, self.trials[0].other_cpus), misfit)
 
     @property
     def batches(self) -> int:
-        """Of an epoch; ``ENDLESS`` if unknown."""
-        return self.known[0].records.batches
+        """Batches of an epoch; ``ENDLESS`` if unknown."""
+        return self.trials[0].records.batches
 
     @property
     def loop(self) -> LoopCosts:
         """Costs of the main process, with the least time of the training step."""
-        return min((trial.records.loop for trial in self.known), key=lambda loop: loop.step_s)
+        return min((trial.records.loop for trial in self.trials), key=lambda loop: loop.step_s)
 
     @cached_property
     def factors(self) -> Factors:
@@ -96,88 +99,91 @@ class Model:
 
     @cached_property
     def _with_workers(self) -> tuple[Known, ...]:
-        return tuple(trial for trial in self.known if trial.settings.num_workers)
+        return tuple(trial for trial in self.trials if trial.num_workers)
 
     def _inputs(self, num_workers: int) -> tuple[Records, float]:
-        """What is replayed, and the factor; beside another training step, the factor is in the records."""
-        records, factor = self.records_for(num_workers), self.factors.at(num_workers)
+        """Returns what is replayed, and the factor; beside another training step, the factor is in the records."""
+        records = self.records_for(num_workers)
+        factor = self.factors.at(num_workers)
         if self.step_s is None:
             return records, factor
         slower = records.slower(factor)
         return replace(slower, loop=replace(slower.loop, step_s=self.step_s, step_cpu_s=0.0)), 1.0
 
     def _inputs_like(self, trial: Known) -> tuple[Records, float]:
-        """What workers replay of a trial, and its factor; that of a trial without workers is not one of workers."""
-        number = trial.settings.num_workers
-        return (self._records[number], trial.factor) if number else (self._started, 1.0)
+        """Returns what workers replay of a trial, and its factor, which a trial without workers does not have."""
+        if not trial.num_workers:
+            return self._started, 1.0
+        return self._records[trial.num_workers], trial.factor
 
     @property
     def fewest_workers(self) -> Known:
         """The trial with the fewest workers, but with at least one if possible."""
-        return (self._with_workers or self.known)[0]
+        return (self._with_workers or self.trials)[0]
 
     def records_for(self, num_workers: int) -> Records:
-        """The records that stand for this number of workers."""
+        """Returns the records that stand for this number of workers."""
         nearest = self._nearest(num_workers)
-        if num_workers and not nearest.settings.num_workers:
+        if num_workers and not nearest.num_workers:
             return self._started
-        return self._records[nearest.settings.num_workers]
+        return self._records[nearest.num_workers]
 
     @cached_property
     def _records(self) -> Mapping[int, Records]:
         """What is replayed, by the num_workers of a trial."""
-        return {trial.settings.num_workers: _pooled(trial, self._with_workers) for trial in self.known}
+        return {trial.num_workers: _pooled(trial, self._with_workers) for trial in self.trials}
 
     @cached_property
     def _started(self) -> Records:
         """What workers replay of the trial with the fewest workers, if it has none."""
-        records = self._records[self.known[0].settings.num_workers]
+        records = self._records[self.trials[0].num_workers]
         start_s = FORKED_S if self.start_method == "fork" else _SPAWNED_S
         return replace(records, loop=replace(records.loop, start_s=start_s))
 
     def _nearest(self, num_workers: int) -> Known:
-        """The trial whose records stand for this number of workers: without workers only for itself, if possible."""
-        trials = self._with_workers if num_workers else self.known[:1]
-        return min(trials or self.known, key=lambda trial: abs(doublings(trial, num_workers)))
+        """Finds the trial whose records stand for this number; a trial without workers only for itself, if possible."""
+        trials = self._with_workers if num_workers else self.trials[:1]
+        return min(trials or self.trials, key=lambda trial: abs(doublings(trial, num_workers)))
 
 
 def _epochs(
     model: Model, records: Records, settings: QueueSettings, without: Sequence[Bottleneck | Stage]
 ) -> Iterator[Epoch]:
-    """The epochs that ``Model.cost_s`` replays."""
-    settings = beside_others(settings, model.known[0].other_cpus)
+    """Yields the epochs that ``Model.cost_s`` replays."""
+    settings = beside_others(settings, model.trials[0].other_cpus)
     most = MOST_BATCHES if records.varies else MOST_EQUAL
     seeds = range(max(1, min(MOST_ORDERS, most // records.batches)))
     for costs in records.epochs(max(most, _QUEUES * settings.queued_batches), seeds):
         epoch = Epoch(costs, records.loop, settings)
         for removed in without:
-            epoch = epoch.without(removed, model.known[0].records.loop)
+            epoch = epoch.without(removed, model.trials[0].records.loop)
         yield epoch
 
 
 def _pooled(chosen: Known, with_workers: Sequence[Known]) -> Records:
-    """The records of a trial, and those of other trials of batches that it has not made, scaled by ``_ratio``.
+    """Adds to the records of a trial those that other trials have of other batches, scaled by ``_ratio``.
 
     What was stopped is the last choice.
     """
-    scaled = [(record, 1.0) for record in chosen.records.made]
+    pooled = list(chosen.records.made)
     for trial in with_workers:
         if trial is not chosen:
             ratio = _ratio(chosen, trial)
-            scaled += [(record, ratio) for record in trial.records.made]
+            pooled += [scaled(record, ratio) for record in trial.records.made]
     first: dict[Hashable, BatchRecord] = {}
-    for record, ratio in sorted(scaled, key=lambda pair: pair[0].was_stopped):
-        first.setdefault(batch_of(record), replace(record, cost=record.cost.scaled([ratio] * 3)))
+    for record in sorted(pooled, key=lambda record: record.was_stopped):
+        first.setdefault(batch_of(record), record)
     return replace(chosen.records, made=tuple(first.values()))
 
 
 def _ratio(chosen: Known, trial: Known) -> float:
-    """Costs of batches of a trial / their costs in another trial: they may depend on the number of workers.
+    """Computes the costs of batches of a trial / their costs in another trial: they may depend on the num_workers.
 
     Trials have no batches in common, and all count, if the data are a stream or larger than memory. Where batches have
     places, trials that have none in common have made other parts of the epoch: then the costs are not scaled.
     """
-    costs_s, others_s = chosen.usual_s, trial.usual_s
+    costs_s = chosen.usual_s
+    others_s = trial.usual_s
     both = costs_s.keys() & others_s.keys()
     if not costs_s or not others_s or (chosen.records.has_places and not both):
         return 1.0
@@ -187,10 +193,11 @@ def _ratio(chosen: Known, trial: Known) -> float:
 
 
 def with_and_without_others(model: Model) -> tuple[Model, ...]:
-    """The model, and if other programs used CPUs, that of a machine without them."""
-    fewest, *others = model.known
-    is_alone = fewest.other_cpus < FEW_CPUS
-    return (model,) if is_alone else (model, replace(model, known=(replace(fewest, other_cpus=0.0), *others)))
+    """Returns the model, and if other programs used CPUs, the model of a machine without other programs."""
+    fewest, *more = model.trials
+    if fewest.other_cpus < FEW_CPUS:
+        return (model,)
+    return model, replace(model, trials=(replace(fewest, other_cpus=0.0), *more))
 
 
 def model_of(
@@ -201,7 +208,7 @@ def model_of(
     epochs: int = 1,
     shuffled: bool = True,
 ) -> Model | None:
-    """The model of all trials with records; None if there are none.
+    """Makes the model of all trials with records; None if there are none.
 
     Args:
         trials: Trials of one configuration that differ in num_workers only.
@@ -211,10 +218,12 @@ def model_of(
         epochs: See ``Records.shared_epochs``.
         shuffled: See ``Records``.
     """
-    recorded = sorted((trial for trial in trials if trial.records), key=lambda trial: trial.num_workers)
-    costs = (known_of(trial, batches, cpus, None, epochs, shuffled) for trial in recorded)
-    with_costs = tuple(filter(None, costs))
-    return Model(with_costs, start_method) if with_costs else None
+    with_costs = []
+    for trial in sorted(trials, key=lambda trial: trial.num_workers):
+        costs = known_of(trial, batches, cpus, None, epochs, shuffled) if trial.records else None
+        if costs is not None:
+            with_costs.append(costs)
+    return Model(tuple(with_costs), start_method) if with_costs else None
 
 
 def is_step(step_s: float, batch_s: float) -> bool:

@@ -11,7 +11,7 @@ _PLACES = 10  # at which a slowdown may begin, between two trials
 
 
 def promised_s(model: Model, settings: QueueSettings, most_s: float = math.inf) -> float:
-    """Expected seconds per batch if the settings are used only where they take less than ``most_s``.
+    """Predicts the expected seconds per batch if the settings are used only where they take less than ``most_s``.
 
     Storage, memory and locks serve some workers without any loss and slow down further workers. Two trials show how
     much from the smaller to the larger, but not from which number of workers on. Between the two trials, the slowdown
@@ -20,31 +20,33 @@ def promised_s(model: Model, settings: QueueSettings, most_s: float = math.inf) 
     improvement: Jones, Schonlau and Welch, Journal of Global Optimization 13, 1998). Beyond all trials, each doubling
     adds the mean slowdown of a doubling from the first trial with workers to the last.
     """
-    pair = _trials_around(model.known, settings.num_workers)
+    pair = _trials_around(model.trials, settings.num_workers)
     if pair is None:
         return min(most_s, model.cost_s(settings))
     smaller, larger = pair
-    as_smaller_s, as_larger_s = (model.cost_s(settings, like=trial) for trial in pair)
-    slowdown = max(0.0, math.log(as_larger_s / as_smaller_s))
-    beyond_noise = math.sqrt(square_beyond_noise(slowdown, smaller, larger))
-    share = doublings(smaller, settings.num_workers) / doublings(smaller, larger.settings.num_workers)
+    as_smaller_s = model.cost_s(settings, like=smaller)
+    as_larger_s = model.cost_s(settings, like=larger)
+    measured = max(0.0, math.log(as_larger_s / as_smaller_s))
+    slowdown = math.sqrt(square_beyond_noise(measured, smaller, larger))
+    share = doublings(smaller, settings.num_workers) / doublings(smaller, larger.num_workers)
     if share > 1:
-        return min(most_s, as_larger_s * math.exp((share - 1) * beyond_noise))
+        return min(most_s, as_larger_s * math.exp((share - 1) * slowdown))
     between_s = as_smaller_s ** (1 - share) * as_larger_s**share  # what both trials predict
-    slowdowns = (_slowdown(beyond_noise, share, (place + 0.5) / _PLACES) for place in range(_PLACES))
-    return statistics.fmean(min(most_s, between_s * math.exp(later - share * beyond_noise)) for later in slowdowns)
-
-
-def _slowdown(slowdown: float, share: float, begin: float) -> float:
-    """The logarithm of the slowdown at a share of the doublings between two trials, if it begins at another share."""
-    return slowdown * (share - begin) / (1 - begin) if share > begin else 0.0
+    times_s = []
+    for place in range(_PLACES):
+        begin = (place + 0.5) / _PLACES  # as a share of the doublings between the trials
+        later = slowdown * (share - begin) / (1 - begin) if share > begin else 0.0
+        times_s.append(min(most_s, between_s * math.exp(later - share * slowdown)))
+    return statistics.fmean(times_s)
 
 
 def _trials_around(trials: tuple[Known, ...], num_workers: int) -> tuple[Known, Known] | None:
-    """The nearest trials with fewer and with more workers; else the first and the last with workers, if they differ."""
-    fewer = [trial for trial in trials if trial.settings.num_workers < num_workers]
-    more = [trial for trial in trials if trial.settings.num_workers > num_workers]
+    """Finds the nearest trials with fewer and more workers; else the first and last with workers, if they differ."""
+    fewer = [trial for trial in trials if trial.num_workers < num_workers]
+    more = [trial for trial in trials if trial.num_workers > num_workers]
     if fewer and more:
         return fewer[-1], more[0]
-    with_workers = [trial for trial in fewer if trial.settings.num_workers]
-    return (with_workers[0], with_workers[-1]) if len(with_workers) > 1 else None
+    with_workers = [trial for trial in fewer if trial.num_workers]
+    if len(with_workers) > 1:
+        return with_workers[0], with_workers[-1]
+    return None

@@ -68,84 +68,102 @@ def replay(batches: Sequence[BatchCost], loop: LoopCosts, settings: QueueSetting
 
 
 def _without_workers(batches: Sequence[BatchCost], loop: LoopCosts, cpus: float) -> Replayed:
-    now, returned = 0.0, []
+    """Replays an epoch in which the main process makes each batch before it takes its training step."""
+    now_s = 0.0
+    returned_s: list[float] = []
     step_s = max(loop.step_s, loop.step_cpu_s / cpus)
     for batch in batches:
-        now += loop.sampler_s + batch.cpu_s / min(batch.threads, cpus) + batch.wait_s
-        returned.append(now)
-        now += step_s
-    return Replayed(tuple(returned), now)
+        now_s += loop.sampler_s + batch.cpu_s / min(batch.threads, cpus) + batch.wait_s
+        returned_s.append(now_s)
+        now_s += step_s
+    return Replayed(tuple(returned_s), now_s)
 
 
 class _Machine:
     """Time, and CPUs that all runnable processes share equally."""
 
-    __slots__ = ("_cpus", "_demand", "_demands", "_running", "_waiting", "_work_s", "now")
+    __slots__ = ("_cpus", "_runnable_threads", "_running", "_threads", "_waiting", "_work_s", "now_s")
 
     def __init__(self, cpus: float, processes: int) -> None:
-        self.now = 0.0
+        self.now_s = 0.0
         self._cpus = cpus
-        self._work_s = 0.0  # CPU time that a process has had which was runnable from the start
+        self._work_s = 0.0  # CPU time that a thread has had which was runnable from the start
         self._running: list[tuple[float, int]] = []  # (value of _work_s at which it is done, process)
         self._waiting: list[tuple[float, int]] = []  # (time at which it is done, process)
-        self._demands = [1.0] * processes  # threads that compute, by process
-        self._demand = 0.0  # of all running processes together
+        self._threads = [1.0] * processes  # that each process computes with
+        self._runnable_threads = 0.0
 
     def compute(self, process: int, cpu_s: float, threads: float = 1.0) -> None:
-        self._demands[process] = threads
-        self._demand += threads
+        """Begins to compute: all threads of the process need ``cpu_s`` together."""
+        self._threads[process] = threads
+        self._runnable_threads += threads
         heappush(self._running, (self._work_s + cpu_s / threads, process))
 
     def wait(self, process: int, wait_s: float) -> None:
-        heappush(self._waiting, (self.now + wait_s, process))
+        """Begins to wait for something that takes no CPU."""
+        heappush(self._waiting, (self.now_s + wait_s, process))
 
     def advance(self) -> int:
         """Goes to the next moment at which a process is done; returns that process."""
-        running, waiting = self._running, self._waiting
-        rate = 1.0 if self._demand <= self._cpus else self._cpus / self._demand
-        if not running or (waiting and (waiting[0][0] - self.now) * rate < running[0][0] - self._work_s):
-            now, process = heappop(waiting)
-            self._work_s += (now - self.now) * rate
-            self.now = now
+        running = self._running
+        waiting = self._waiting
+        rate = 1.0 if self._runnable_threads <= self._cpus else self._cpus / self._runnable_threads
+        if not running or (waiting and (waiting[0][0] - self.now_s) * rate < running[0][0] - self._work_s):
+            now_s, process = heappop(waiting)
+            self._work_s += (now_s - self.now_s) * rate
+            self.now_s = now_s
             return process
         work_s, process = heappop(running)
-        self.now += (work_s - self._work_s) / rate
+        self.now_s += (work_s - self._work_s) / rate
         self._work_s = work_s
-        self._demand -= self._demands[process]
+        self._runnable_threads -= self._threads[process]
         return process
 
 
 class _Epoch:
-    """One epoch: each process is a generator, which yields until the machine has done what the process asked for."""
+    """One epoch: each process is a generator, which yields until the machine has done what the process asked for.
+
+    A process that needs what another process makes is idle: it yields without asking the machine, and is woken.
+    """
 
     def __init__(self, batches: Sequence[BatchCost], loop: LoopCosts, settings: QueueSettings) -> None:
-        draw = random.Random(0)  # with any settings a batch waits at the same moment, so that times can be compared
-        # With the share of its computing before it waits.
-        placed = [(batch, 1.0 if settings.in_step else draw.random()) for batch in batches]
-        self._batches, self._loop, self._settings = placed, loop, settings
-        self._machine = _Machine(settings.cpus, settings.num_workers + 1)
-        # The workers, then the main process.
-        self._processes = [self._worker(number) for number in range(settings.num_workers)]
-        self._processes.append(self._main_process(settings.num_workers))
-        self._assigned: list[deque[int]] = [deque() for _ in range(settings.num_workers)]
-        self._outstanding = [0] * settings.num_workers  # batches that were assigned and not yet returned
-        self._idle: set[int] = set()  # processes that wait for another one
-        self._next_worker, self._sent = 0, 0
+        workers = settings.num_workers
+        self._loop = loop
+        self._settings = settings
+        self._batches = batches
+        self._machine = _Machine(settings.cpus, workers + 1)
+        self._processes = [self._worker(number) for number in range(workers)]
+        self._processes.append(self._main_process(workers))
+        # The share of its computing that a batch has had when it waits. With any settings a batch waits at the same
+        # moment, so that times can be compared.
+        draw = random.Random(0)
+        self._shares_before_wait = [1.0 if settings.in_step else draw.random() for _ in batches]
+        self._assigned: list[deque[int]] = [deque() for _ in range(workers)]
+        self._outstanding = [0] * workers  # batches of each worker that were assigned and not yet returned
+        self._next_worker = 0
+        self._sent = 0  # batches that were assigned
         self._finished: deque[tuple[int, int]] = deque()  # (batch, its worker), not yet received
+        self._idle: set[int] = set()
         self._is_done = False
         self._returned_s: list[float] = []
 
     def run(self) -> Replayed:
-        processes, advance = self._processes, self._machine.advance
+        """Replays the epoch, once."""
+        processes = self._processes
+        advance = self._machine.advance
         next(processes[-1])
         while not self._is_done:
             next(processes[advance()])
-        settings = self._settings
-        stop_s = self._loop.stop_s * max(1.0, settings.num_workers / settings.cpus)
-        return Replayed(tuple(self._returned_s), self._machine.now + (0.0 if settings.persistent_workers else stop_s))
+        epoch_s = self._machine.now_s
+        if not self._settings.persistent_workers:
+            epoch_s += self._loop.stop_s * max(1.0, self._settings.num_workers / self._settings.cpus)
+        return Replayed(tuple(self._returned_s), epoch_s)
 
     def _worker(self, number: int) -> Iterator[None]:
-        machine, batches, assigned = self._machine, self._batches, self._assigned[number]
+        """Starts, then makes its assigned batches in turn."""
+        machine = self._machine
+        batches = self._batches
+        assigned = self._assigned[number]
         machine.compute(number, self._loop.start_s)
         yield
         if self._loop.start_wait_s:
@@ -156,46 +174,51 @@ class _Epoch:
                 self._idle.add(number)
                 yield
             batch = assigned.popleft()
-            cost, share = batches[batch]
+            cost = batches[batch]
+            left_s = cost.cpu_s
             if cost.wait_s:
+                share = self._shares_before_wait[batch]
                 machine.compute(number, share * cost.cpu_s, cost.threads)
                 yield
                 machine.wait(number, cost.wait_s)
                 yield
-            later_s = (1 - share) * cost.cpu_s if cost.wait_s else cost.cpu_s
-            if cost.threads > 1:
-                machine.compute(number, later_s, cost.threads)
+                left_s = (1 - share) * cost.cpu_s
+            if cost.threads > 1:  # the transfer has one thread
+                machine.compute(number, left_s, cost.threads)
                 yield
-                later_s = 0.0
-            machine.compute(number, later_s + cost.copy_s)
+                left_s = 0.0
+            machine.compute(number, left_s + cost.copy_s)
             yield
             self._finished.append((batch, number))
             self._wake(self._settings.num_workers)
 
     def _main_process(self, process: int) -> Iterator[None]:
-        machine, loop, in_order = self._machine, self._loop, self._settings.in_order
+        """Starts the workers, then takes the batches and assigns more of them until the epoch ends."""
+        machine = self._machine
+        loop = self._loop
+        in_order = self._settings.in_order
         yield from self._start_workers(process)
         threads = max(1.0, loop.step_cpu_s / loop.step_s) if loop.step_s else 1.0
         step_wait_s = loop.step_s - loop.step_cpu_s / threads
-        received: dict[int, int] = {}  # the worker of each batch that is kept until its turn
+        workers_of: dict[int, int] = {}  # the worker of each received batch, which is kept until its turn
         for expected in range(len(self._batches)):
-            while expected not in received:
+            while expected not in workers_of:
                 while not self._finished:
                     self._idle.add(process)
                     yield
-                batch, worker_number = self._finished.popleft()
-                received[batch if in_order else expected] = worker_number
+                batch, worker = self._finished.popleft()
+                workers_of[batch if in_order else expected] = worker
                 machine.compute(process, loop.receive_s)
                 yield
                 if loop.receive_wait_s:
                     machine.wait(process, loop.receive_wait_s)
                     yield
-            self._outstanding[received.pop(expected)] -= 1
+            self._outstanding[workers_of.pop(expected)] -= 1
             if loop.sampler_s and self._sent < len(self._batches):
                 machine.wait(process, loop.sampler_s)
                 yield
             self._assign()
-            self._returned_s.append(machine.now)
+            self._returned_s.append(machine.now_s)
             if loop.step_cpu_s:
                 machine.compute(process, loop.step_cpu_s, threads)
                 yield
@@ -206,6 +229,7 @@ class _Epoch:
         yield
 
     def _start_workers(self, process: int) -> Iterator[None]:
+        """Forks all workers, then fills the queue."""
         for worker in self._processes[:-1]:
             self._machine.compute(process, self._loop.fork_s)
             yield
@@ -220,7 +244,8 @@ class _Epoch:
         """Assigns the next batch of the epoch, if any is left, to the next worker in turn that may get one."""
         if self._sent == len(self._batches):
             return
-        number, workers = self._next_worker, self._settings.num_workers
+        number = self._next_worker
+        workers = self._settings.num_workers
         while not self._settings.in_order and self._outstanding[number] >= self._settings.prefetch_factor:
             number = (number + 1) % workers
         self._next_worker = (number + 1) % workers

@@ -4,7 +4,7 @@ import itertools
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
@@ -60,7 +60,7 @@ class Stage:
 
     @property
     def place(self) -> str:
-        """The name of the file and the line, such as ``data.py:40``; empty without a file, as in a notebook."""
+        """Names the file and the line, such as ``data.py:40``; empty without a file, as in a notebook."""
         return f"{PurePath(self.file).name}:{self.line}" if self.file and not self.file.startswith("<") else ""
 
     @property
@@ -69,18 +69,18 @@ class Stage:
         return f"- {self.name}" if self.depth else self.name
 
     def taken_from(self, cost: BatchCost) -> BatchCost:
-        """A batch without this stage."""
+        """Returns the costs of a batch without this stage."""
         return cost.scaled([max(0.0, 1 - share) for share in (self.cpu, self.wait, self.copy)])
 
 
 @dataclass(frozen=True)
 class _Call:
-    """The calls of a stage by another one while a batch was made: their own code, without what they call.
+    """The calls of a stage by another one while a batch was made: their code alone, without what they call.
 
     Attributes:
         batch: Its place among the timed batches.
         stage: The stage.
-        line: The stage, its caller, and so on up to the first stage.
+        names: The names of the stage, its caller, and so on up to the first stage.
         seconds: Of the thread that makes the batch, without what timing has cost.
         cpu_s: CPU time of all threads, likewise.
         wait_s: Waiting in which no thread computed.
@@ -88,82 +88,93 @@ class _Call:
 
     batch: int
     stage: StageTime
-    line: Sequence[StageTime]
+    names: Sequence[str]
     seconds: float
     cpu_s: float
     wait_s: float
 
 
 def stage_costs(trials: Iterable[Trial], samples: int, num_workers: int) -> tuple[Stage, ...]:
-    """The stages, the most expensive first; empty if no calls were timed.
+    """Computes what the stages cost, the most expensive first; empty if no calls were timed.
 
     Args:
         trials: Of one configuration.
         samples: Of a batch.
         num_workers: Batches of trials with about this many workers count.
     """
+
+    def distance(trial: Trial) -> float:
+        return abs(math.log2(max(1, trial.num_workers) / max(1, num_workers)))
+
     timed: list[BatchRecord] = []
-    for trial in sorted(trials, key=lambda trial: abs(math.log2(max(1, trial.num_workers) / max(1, num_workers)))):
+    for trial in sorted(trials, key=distance):
         if len(timed) < _ENOUGH_BATCHES:
             timed += _latest(trial)
-    calls = [call for place, record in enumerate(timed) for call in _calls(place, record)]
+    calls: list[_Call] = []
+    for batch, record in enumerate(timed):
+        calls += _calls(batch, record)
     if not _seconds(calls):
         return ()
     stages = _costs(calls, timed[0].stages[0].name, samples * len(timed))
     return tuple(sorted(stages, key=lambda stage: -stage.share))
 
 
-def _latest(trial: Trial) -> Iterator[BatchRecord]:
-    """The latest timed batch of each worker: early ones have more of a worker's start."""
-    timed = (record for record in trial.records if record.stages and not record.was_stopped)
-    yield from {record.number % max(1, trial.num_workers): record for record in timed}.values()
+def _latest(trial: Trial) -> Iterable[BatchRecord]:
+    """Selects the latest timed batch of each worker: early batches have more of a worker's start."""
+    latest: dict[int, BatchRecord] = {}
+    for record in trial.records:
+        if record.stages and not record.was_stopped:
+            latest[record.number % max(1, trial.num_workers)] = record
+    return latest.values()
 
 
 def _calls(batch: int, record: BatchRecord) -> Iterator[_Call]:
-    """The transfer of a batch, and its calls without those that a search adds, whose names are empty.
+    """Yields the transfer of a batch, and its calls without those that a search adds, whose names are empty.
 
     While the thread that makes the batch waits, other threads compute, as in ``BatchCost``.
     """
-    copy, copy_s = StageTime(name=COPY), record.cost.copy_s
-    yield _Call(batch, copy, [copy], copy_s, copy_s, 0.0)
+    copy_s = record.cost.copy_s
+    yield _Call(batch, StageTime(name=COPY), [COPY], copy_s, copy_s, 0.0)
     for place, stage in enumerate(record.stages):
-        line = [*_line_of(record.stages, place)]
-        if not all(caller.name for caller in line):
+        names = _names(record.stages, place)
+        if not all(names):
             continue
-        cpu_s, wait_s, all_cpu_s = _times(stage)
+        cpu_s = stage.cpu_s - stage.overhead_s
+        all_cpu_s = stage.all_cpu_s - stage.overhead_s
+        wait_s = stage.wait_s
         for callee in record.stages:
             if callee.parent == place:
-                inner_cpu_s, inner_wait_s, inner_all_cpu_s = _times(callee)
-                cpu_s, wait_s, all_cpu_s = cpu_s - inner_cpu_s, wait_s - inner_wait_s, all_cpu_s - inner_all_cpu_s
-        cpu_s, wait_s = max(0.0, cpu_s), max(0.0, wait_s)
+                cpu_s -= callee.cpu_s - callee.overhead_s
+                all_cpu_s -= callee.all_cpu_s - callee.overhead_s
+                wait_s -= callee.wait_s
+        cpu_s = max(0.0, cpu_s)
+        wait_s = max(0.0, wait_s)
         threads_s = max(0.0, all_cpu_s - cpu_s)
-        yield _Call(batch, stage, line, cpu_s + wait_s, cpu_s + threads_s, max(0.0, wait_s - threads_s))
+        yield _Call(batch, stage, names, cpu_s + wait_s, cpu_s + threads_s, max(0.0, wait_s - threads_s))
 
 
-def _times(stage: StageTime) -> tuple[float, float, float]:
-    """CPU time, waiting, and the CPU time of all threads, without what timing has cost; with what the stage calls."""
-    return stage.cpu_s - stage.overhead_s, stage.wait_s, stage.all_cpu_s - stage.overhead_s
-
-
-def _line_of(stages: Sequence[StageTime], place: int) -> Iterator[StageTime]:
-    """The stage, its caller, and so on up to the whole batch."""
+def _names(stages: Sequence[StageTime], place: int) -> Sequence[str]:
+    """Lists the names of a stage, its caller, and so on up to the whole batch."""
+    names = []
     while place >= 0:
-        yield stages[place]
+        names.append(stages[place].name)
         place = stages[place].parent
+    return names
 
 
 def _costs(calls: Sequence[_Call], root: str, samples: int) -> Iterator[Stage]:
-    """The cost of each stage with what it calls; of a dataset's own function, what its stages leave.
+    """Yields the cost of each stage with what it calls; of a dataset's own function, what its stages leave.
 
     Args:
         calls: Of all batches.
         root: Name of the first stage.
         samples: Of all batches.
     """
-    first, inside = dict[Sequence[str], StageTime](), defaultdict[Sequence[str], list[_Call]](list)
-    path_of = _paths(calls, root)
+    datasets, passed = _not_shown(calls, root)
+    first: dict[Sequence[str], StageTime] = {}
+    inside = defaultdict[Sequence[str], list[_Call]](list)  # the calls of a stage and of what it calls, by its path
     for call in calls:
-        path = path_of(call)
+        path = _path(call, datasets, passed) or (root,)
         if path[-1] == call.stage.name:
             first.setdefault(path, call.stage)
         for length in range(1, len(path) + 1):
@@ -174,37 +185,39 @@ def _costs(calls: Sequence[_Call], root: str, samples: int) -> Iterator[Stage]:
         yield replace(cost, within=within, depth=len(path) - 1)
 
 
-def _paths(calls: Sequence[_Call], root: str) -> Callable[[_Call], Sequence[str]]:
-    """What gives the names of the stages around a call, the outermost first, and its own.
+def _path(call: _Call, datasets: Set[str], passed: Set[str]) -> Sequence[str]:
+    """Lists the names of the stages around a call, the outermost first, and its name, each once."""
+    path = [name for name in reversed(call.names) if name not in passed]
+    if call.stage.name in datasets:
+        path.append(call.stage.name)
+    return tuple(dict.fromkeys(path))
 
-    A dataset's own functions are not among them, and objects that have several stages and hardly any code beside them:
+
+def _not_shown(calls: Sequence[_Call], root: str) -> tuple[Set[str], Set[str]]:
+    """Names the functions of datasets with code beside their stages, and all stages that are on no path around others.
+
+    Those are the functions of datasets, and objects that have several stages and hardly any code beside them:
     ``Compose``.
     """
-    code_s, all_s = defaultdict[str, float](float), defaultdict[str, float](float)  # without and with what it calls
-    kinds, inner = dict[str, StageKind](), defaultdict[str, set[str]](set)
+    code_s = defaultdict[str, float](float)  # without what the stage calls
+    all_s = defaultdict[str, float](float)  # with it
+    kinds: dict[str, StageKind] = {}
+    inner = defaultdict[str, set[str]](set)
     for call in calls:
-        names = [stage.name for stage in call.line]
         code_s[call.stage.name] += call.seconds
         kinds[call.stage.name] = call.stage.kind
-        for name in {*names}:
+        for name in set(call.names):
             all_s[name] += call.seconds
-        for callee, caller in itertools.pairwise(names):
+        for callee, caller in itertools.pairwise(call.names):
             inner[caller].add(callee)
     small = {name for name in kinds if code_s[name] < _CONTAINER * all_s[name]}
-    datasets = {root, *(name for name, kind in kinds.items() if kind is StageKind.DATASET)}
-    passed = datasets | {name for name in small if kinds[name] is StageKind.OBJECT and len(inner[name]) > 1}
-
-    def path_of(call: _Call) -> Sequence[str]:
-        path = [stage.name for stage in reversed(call.line) if stage.name not in passed]
-        if call.stage.name in datasets - small:
-            path.append(call.stage.name)
-        return tuple(dict.fromkeys(path)) or (root,)
-
-    return path_of
+    datasets = {name for name, kind in kinds.items() if kind is StageKind.DATASET} | {root}
+    containers = {name for name in small if kinds[name] is StageKind.OBJECT and len(inner[name]) > 1}
+    return datasets - small, datasets | containers
 
 
 def nested(stages: Sequence[Stage]) -> Iterator[Stage]:
-    """Each stage that a dataset or a transform calls, followed by what it calls itself; none that these call."""
+    """Yields each stage that a dataset or a transform calls, then what this stage calls; nothing that those call."""
     for stage in stages:
         if not stage.depth:
             yield stage
@@ -213,12 +226,14 @@ def nested(stages: Sequence[Stage]) -> Iterator[Stage]:
 
 def _cost(stage: StageTime, inside: Sequence[_Call], calls: Sequence[_Call], samples: int) -> Stage:
     """Adds up the calls of a stage and of what it calls; ``calls``, those of all stages, give its share."""
-    seconds, cpu_s, is_copy = _seconds(inside), sum(call.cpu_s for call in inside), stage.name == COPY
-    by_batch, all_by_batch = _by_batch(inside), _by_batch(calls)
-    shares = [by_batch[batch] / batch_s for batch, batch_s in all_by_batch.items() if batch_s]
+    seconds = _seconds(inside)
     share = seconds / _seconds(calls)
+    cpu_s = sum(call.cpu_s for call in inside)
+    wait_s = sum(call.wait_s for call in inside)
     making = [call for call in calls if call.stage.name != COPY]
-    making_cpu_s, making_wait_s = sum(call.cpu_s for call in making), sum(call.wait_s for call in making)
+    making_cpu_s = sum(call.cpu_s for call in making)
+    making_wait_s = sum(call.wait_s for call in making)
+    is_copy = stage.name == COPY
     return Stage(
         name=stage.name,
         file=stage.file,
@@ -226,12 +241,19 @@ def _cost(stage: StageTime, inside: Sequence[_Call], calls: Sequence[_Call], sam
         calls=sum(call.stage.calls for call in inside if call.stage.name == stage.name) / samples,
         seconds=seconds / samples,
         share=share,
-        spread=statistics.stdev(shares) / math.sqrt(len(shares)) if len(shares) > 2 else USUAL * share,
+        spread=_spread(inside, calls, share),
         cpu_share=min(1.0, cpu_s / seconds) if seconds else 0.0,
         cpu=cpu_s / making_cpu_s if making_cpu_s and not is_copy else 0.0,
-        wait=sum(call.wait_s for call in inside) / making_wait_s if making_wait_s else 0.0,
+        wait=wait_s / making_wait_s if making_wait_s else 0.0,
         copy=float(is_copy),
     )
+
+
+def _spread(inside: Iterable[_Call], calls: Iterable[_Call], share: float) -> float:
+    """Computes the standard error of a share from the shares of the batches; of one or two batches, the usual one."""
+    by_batch = _by_batch(inside)
+    shares = [by_batch[batch] / batch_s for batch, batch_s in _by_batch(calls).items() if batch_s]
+    return statistics.stdev(shares) / math.sqrt(len(shares)) if len(shares) > 2 else USUAL * share
 
 
 def _by_batch(calls: Iterable[_Call]) -> Mapping[int, float]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nws_sweep.records import Estimate
+from nws_sweep.records import Estimate, LoaderSettings
 
 # Prior of the noise and of the drift: standard deviation of the logarithm of the time of a window, with the weight of
 # one window. Without it two equal windows would have no noise.
@@ -57,21 +57,24 @@ class Fit:
         logs: Logarithm of the time of each of n candidates in a usual round.
         effects: Logarithm of the time in a round / the time in a usual round, by round.
         noise: Standard deviation of the logarithm of one time, without the drift.
-        covariance: Covariance of ``logs`` / the square of ``noise``, shape (n, n); the drift included.
+        covariance: Covariance of ``logs`` / the square of ``noise``, shape (n, n), in their order; the drift included.
         freedom: Degrees of freedom of ``noise``, at least 1.
     """
 
-    logs: Sequence[float]
+    logs: Mapping[LoaderSettings, float]
     effects: Times
     noise: float
     covariance: NDArray[np.float64]
     freedom: float
 
-    def spread(self, candidate: int, rival: int | None = None) -> float:
+    def spread(self, candidate: LoaderSettings, rival: LoaderSettings | None = None) -> float:
         """Standard deviation of the logarithm of the time of a candidate, or of its ratio to the time of a rival."""
-        variance = self.covariance[candidate, candidate]
+        places = list(self.logs)
+        place = places.index(candidate)
+        variance = self.covariance[place, place]
         if rival is not None:
-            variance += self.covariance[rival, rival] - 2 * self.covariance[candidate, rival]
+            rival_place = places.index(rival)
+            variance += self.covariance[rival_place, rival_place] - 2 * self.covariance[place, rival_place]
         return self.noise * math.sqrt(max(0.0, variance))
 
     @property
@@ -80,30 +83,35 @@ class Fit:
         return student_t_975(max(2.0, self.freedom))
 
 
-def fit(times: Sequence[Times]) -> Fit:
-    """Fits n candidates, each with at least one round, whose times are more than 0.
+def fit(times: Mapping[LoaderSettings, Times]) -> Fit:
+    """Fits candidates by the times of their rounds, which are more than 0; candidates without rounds are left out.
 
     Solves Henderson's equations for the effects of candidates and rounds, and estimates both variances from the
-    residual and the effects of rounds, in turn.
+    residual and the effects of rounds, in turn. Without any round there is no noise.
     """
-    rounds = sorted({number for by_round in times for number in by_round})
-    design, logs = _design(times, rounds)
-    squares, products = design.T @ design, design.T @ logs
-    count = len(times)
+    with_rounds = {settings: by_round for settings, by_round in times.items() if by_round}
+    if not with_rounds:
+        return Fit(logs={}, effects={}, noise=0.0, covariance=np.zeros((0, 0)), freedom=1.0)
+    rounds = sorted({number for by_round in with_rounds.values() for number in by_round})
+    design, logs = _design(list(with_rounds.values()), rounds)
+    squares = design.T @ design
+    products = design.T @ logs
+    count = len(with_rounds)
     is_round = np.arange(len(squares)) >= count
     noise = drift = _PRIOR_SPREAD**2  # variances
     for _ in range(_PASSES):
         inverse = np.linalg.inv(squares + np.diag(is_round * noise / drift))
         solution = inverse @ products
+        effects = solution[count:]
         residual = max(0.0, float(logs @ (logs - design @ solution)))
-        effects, uncertain = solution[count:], noise * float(np.trace(inverse[count:, count:]))
+        uncertain = noise * float(np.trace(inverse[count:, count:]))
         noise = (residual + _PRIOR_SPREAD**2) / (len(logs) - count + 1)
         drift = (float(effects @ effects) + uncertain + _PRIOR_SPREAD**2) / (len(rounds) + 1)
     inverse = np.linalg.inv(squares + np.diag(is_round * noise / drift))
     spent = len(rounds) - noise / drift * float(np.trace(inverse[count:, count:]))
     return Fit(
-        logs=[float(log) for log in solution[:count]],
-        effects=dict(zip(rounds, map(float, solution[count:]), strict=True)),
+        logs=dict(zip(with_rounds, solution[:count].tolist(), strict=True)),
+        effects=dict(zip(rounds, effects.tolist(), strict=True)),
         noise=math.sqrt(noise),
         covariance=inverse[:count, :count],
         freedom=max(0.0, len(logs) - count - spent) + 1,
@@ -120,7 +128,8 @@ def _design(times: Sequence[Times], rounds: Sequence[int]) -> tuple[NDArray[np.f
     for candidate, by_round in enumerate(times):
         for number, time_s in by_round.items():
             row = np.zeros(len(times) + len(rounds))
-            row[candidate] = row[len(times) + rounds.index(number)] = 1
+            row[candidate] = 1
+            row[len(times) + rounds.index(number)] = 1
             rows.append(row)
             seconds.append(time_s)
     return np.array(rows), np.log(seconds)

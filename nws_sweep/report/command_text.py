@@ -65,7 +65,7 @@ def numbers(name: str, text: str) -> list[int]:
 
 
 def _render(label: str, recorded: WhatIf, variants: Sequence[QueueSettings], asked: Sequence[int]) -> str:
-    trials = recorded.model.known
+    trials = recorded.model.trials
     measured = [trial.settings.num_workers for trial in trials]
     numbers = sorted({*what_if.ladder(asked), *measured} & {*asked})
     rows, best_of_variants = [], []
@@ -137,7 +137,7 @@ def _row(pair: Pair) -> list[str]:
     figures = [units.NOTHING] * 4
     times = pair.times
     if times:
-        figures = [times.quantity.value, units.interval(times.base), units.interval(times.other), str(times.ratio)]
+        figures = [times.quantity.value, units.interval(times.base), units.interval(times.compared), str(times.ratio)]
     return [pair.label, setting, *figures, _verdict(pair)]
 
 

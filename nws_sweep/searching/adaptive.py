@@ -52,7 +52,7 @@ class Adaptive(Strategy):
         if estimates is None or model is None:
             return self._after_failures(observations)
         new = self._new(observations, estimates, model)
-        active = [observation for observation in estimates.observations if observation.may_continue]
+        active = [observation for observation in estimates.observations.values() if observation.may_continue]
         if new:  # further rounds wait for what the new candidates show
             staying = [observation for observation in active if observation.settings == estimates.answer]
         else:
@@ -116,7 +116,7 @@ class Adaptive(Strategy):
         predictable = self._predictable(fitting, estimates)
         # What the user or an earlier search names may be larger; a resumed search may lack some of them.
         wanted = {self.guess, self.rules.reference, self.base.num_workers, _most_fed(observations)}
-        if len({observation.num_workers for observation in estimates.observations}) == 1:
+        if len({settings.num_workers for settings in estimates.observations}) == 1:
             wanted |= self._first_predicted(predictable, model)
         new = [self.base.with_workers(n) for n in fitting if n in wanted]
         if new or self._enough_measured(observations):
@@ -176,8 +176,8 @@ class Adaptive(Strategy):
 
     def _enough_in_vain(self, estimates: Estimates) -> str:
         """Says why a candidate is started beside the answer only, whatever is predicted; empty if any may be."""
-        answer_round = min(estimates.of_answer.paces_s, default=0)
-        first_rounds = [min(observation.paces_s, default=0) for observation in estimates.observations]
+        answer_round = min(estimates.observations[estimates.answer].paces_s, default=0)
+        first_rounds = [min(observation.paces_s, default=0) for observation in estimates.observations.values()]
         in_vain = sum(first_round > answer_round for first_round in first_rounds)  # started after the answer
         is_enough = in_vain >= max(1, self.rules.patience)
         return f"the last {in_vain} that were predicted to be faster were not" if is_enough else ""
@@ -185,13 +185,13 @@ class Adaptive(Strategy):
     def _reason(self, observations: Sequence[Observation], estimates: Estimates, model: Model) -> str:
         """Says why the search stops: the answer, and what speaks against further candidates."""
         answer, costs_s = estimates.answer, estimates.costs_s
-        reason = self._answer_in_words(estimates)
+        reason = _answer_in_words(estimates, self.base)
         # No candidate can be faster than one for which the training step never waits.
         if costs_s[answer] <= model.loop.step_s * (1 + self.rules.tolerance):
             return f"{reason}; no candidate can be faster, since it keeps the training step busy all the time"
         if answer.num_workers == self._allowed[-1]:
             return f"{reason}; it is the largest candidate"
-        slower = {o.num_workers for o in estimates.observations if costs_s[o.settings] > costs_s[answer]}
+        slower = {settings.num_workers for settings, cost_s in costs_s.items() if cost_s > costs_s[answer]}
         more = [n for n in slower if n > answer.num_workers]
         if more:
             reason += f"; more workers ({_listed(more)}) were not faster"
@@ -204,17 +204,19 @@ class Adaptive(Strategy):
         enough = self._enough_measured(observations) or self._enough_in_vain(estimates)
         return f"{reason}; {enough or f'no other candidate is predicted to save {units.share(choice.PROMISING)}'}"
 
-    def _answer_in_words(self, estimates: Estimates) -> str:
-        answer, fastest = estimates.answer, estimates.fastest
-        answer_s, fastest_s = estimates.costs_s[answer], estimates.costs_s[fastest]
-        if fastest_s < (1 - choice.CLOSE) * answer_s:
-            saved = units.share(1 - fastest_s / answer_s)
-            return f"{self._named(answer)}: {self._named(fastest)} would save only {saved}"
-        return f"{self._named(answer)} is the fastest"
 
-    def _named(self, settings: LoaderSettings) -> str:
-        differing = settings.differing(self.base.with_workers(settings.num_workers))
-        return f"num_workers={settings.num_workers}" + (f" {differing}" if differing else "")
+def _answer_in_words(estimates: Estimates, base: LoaderSettings) -> str:
+    """Says which candidate is the answer, and what the fastest would save; settings as far as they differ from base."""
+
+    def named(settings: LoaderSettings) -> str:
+        differing = settings.differing(base.with_workers(settings.num_workers))
+        return f"num_workers={settings.num_workers} {differing}".rstrip()
+
+    answer, fastest = estimates.answer, estimates.fastest
+    answer_s, fastest_s = estimates.costs_s[answer], estimates.costs_s[fastest]
+    if fastest_s < (1 - choice.CLOSE) * answer_s:
+        return f"{named(answer)}: {named(fastest)} would save only {units.share(1 - fastest_s / answer_s)}"
+    return f"{named(answer)} is the fastest"
 
 
 def _listed(numbers: Iterable[int]) -> str:
@@ -228,7 +230,7 @@ def _most_fed(observations: Iterable[Observation]) -> float:
 
 def _is_beside_answer(settings: LoaderSettings, estimates: Estimates) -> bool:
     """Whether its num_workers lies between the measured numbers below and above the answer's."""
-    numbers = sorted({observation.num_workers for observation in estimates.observations})
+    numbers = sorted({settings.num_workers for settings in estimates.observations})
     place = numbers.index(estimates.answer.num_workers)
     below, above = numbers[max(0, place - 1)], numbers[min(place + 1, len(numbers) - 1)]
     return below < settings.num_workers < above

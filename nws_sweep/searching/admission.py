@@ -16,25 +16,28 @@ class Admission:
     """The resources of one search.
 
     Attributes:
+        candidates: All candidates that were started, and those that will be.
         environment: Says what is free.
         budget_bytes: Memory that the processes of all candidates may hold; None for no limit.
         ranks: How many ranks have the processes of a candidate each.
         most_alive: How many candidates may have trial processes at the same time.
     """
 
+    candidates: Sequence[Candidate]
     environment: Environment
     budget_bytes: int | None
     ranks: int
     most_alive: int
 
-    def memory_left(self, candidates: Sequence[Candidate]) -> int | None:
-        """Computes the bytes of the memory budget that no candidate holds; None without a budget."""
+    @property
+    def memory_left(self) -> int | None:
+        """Bytes of the memory budget that no candidate holds; None without a budget."""
         if self.budget_bytes is None:
             return None
-        held = sum(candidate.process.usage.added_bytes or 0 for candidate in candidates)
+        held = sum(candidate.process.usage.added_bytes or 0 for candidate in self.candidates)
         return max(0, self.budget_bytes - held)
 
-    def admits(self, new: Candidate, candidates: Sequence[Candidate], decision: Round) -> bool:
+    def admits(self, new: Candidate, decision: Round) -> bool:
         """Whether a new candidate may start now; trial processes are closed for it, the slowest candidates first.
 
         Processes of candidates that take part in the same round are closed last, or not at all if ``new`` may wait. A
@@ -42,16 +45,15 @@ class Admission:
 
         Args:
             new: The candidate.
-            candidates: All candidates that were started.
             decision: The round that the new candidate starts in.
         """
-        reason = self._reason_not_fitting(new, candidates, alone=True)
+        reason = self._reason_not_fitting(new, alone=True)
         if reason:  # no process is closed for it
             new.fail(TrialSkipped(reason))
             return False
         while True:
-            alive = [candidate for candidate in candidates if candidate.is_alive]
-            reason = self._reason_not_fitting(new, candidates)
+            alive = [candidate for candidate in self.candidates if candidate.is_alive]
+            reason = self._reason_not_fitting(new)
             if len(alive) < self.most_alive and not reason:
                 return True
             if not alive:
@@ -65,19 +67,19 @@ class Admission:
             slowest = max(idle or closable or alive, key=_cost_s)
             slowest.process.close()
 
-    def _reason_not_fitting(self, new: Candidate, candidates: Sequence[Candidate], *, alone: bool = False) -> str:
+    def _reason_not_fitting(self, new: Candidate, *, alone: bool = False) -> str:
         """Says why a candidate does not fit, from what batches and workers took so far; empty if it does.
 
         With ``alone``, beside no other candidate: memory and /dev/shm as a whole are upper limits of what is free then.
         """
-        started = [candidate for candidate in candidates if candidate.windows]
+        started = [candidate for candidate in self.candidates if candidate.windows]
         windows = [window for candidate in started for window in candidate.windows]
         memory_bytes: dict[int, int] = {}
         for candidate in started:
             added_bytes = [time_slice.after.added_bytes or 0 for time_slice in candidate.slices]
             memory_bytes[candidate.settings.num_workers] = max(added_bytes)
         needs = resource_needs(windows, {workers: held for workers, held in memory_bytes.items() if held})
-        free = self.environment.free_resources(self.memory_left(candidates))
+        free = self.environment.free_resources(self.memory_left)
         if alone:
             free = replace(free, shm_bytes=free.shm_size_bytes, memory_bytes=self.budget_bytes, threads=None)
         return reason_not_fitting(new.settings, needs, free, self.ranks)

@@ -9,6 +9,7 @@ that held up later batches. The times in the records are those in which the proc
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from nws_sweep.model.model import FORKED_S
 from nws_sweep.model.queue import QueueSettings, replay
@@ -16,18 +17,28 @@ from nws_sweep.records import BatchCost, BatchRecord, LoopCosts, Span, TimeSlice
 from nws_sweep.searching.counters import all_windows
 from nws_sweep.searching.schedule import Conditions, batches_in, steady_windows
 
-Placed = tuple[Window, int | None]  # a window, and the round of its time slice
+
+class Placed(NamedTuple):
+    """A window in its epoch."""
+
+    window: Window
+    round: int | None  # of its time slice
+    numbers: range  # of its batches in the epoch
 
 
 def epochs(slices: Sequence[TimeSlice]) -> list[list[Placed]]:
     """Lists the windows of each epoch."""
     windows_by_epoch: list[list[Placed]] = []
+    taken = 0
     for time_slice in slices:
         for window in time_slice.windows:
             if window.startup_s is not None:
                 windows_by_epoch.append([])
+                taken = 0
             if windows_by_epoch:
-                windows_by_epoch[-1].append((window, time_slice.round))
+                following = taken + window.batches
+                windows_by_epoch[-1].append(Placed(window, time_slice.round, range(taken, following)))
+                taken = following
     return windows_by_epoch
 
 
@@ -36,8 +47,8 @@ def batch_records(slices: Sequence[TimeSlice]) -> tuple[BatchRecord, ...]:
     windows_by_epoch = epochs(slices)
     records: list[BatchRecord] = []
     for epoch, windows in enumerate(windows_by_epoch):
-        for window, _ in windows:
-            records += [replace(record, epoch=epoch) for record in window.records]
+        for placed in windows:
+            records += [replace(record, epoch=epoch) for record in placed.window.records]
     for time_slice in slices:
         records += [replace(record, epoch=len(windows_by_epoch)) for record in time_slice.records]
     return tuple(records)
@@ -124,18 +135,16 @@ def _waits_for_ready_batches(epoch: Sequence[Placed]) -> Iterator[float]:
     than its copying takes, the more so if Python code keeps the GIL. The first wait of an epoch contains the start of
     workers.
     """
-    records = {record.number: record for window, _ in epoch for record in window.records}
-    number = 0
-    for window, _ in epoch:
+    records = {record.number: record for placed in epoch for record in placed.window.records}
+    for window, _, numbers in epoch:
         asked_s = window.began_s
-        for wait_s, step_s in zip(window.wait_s, window.step_s, strict=True):
+        for number, wait_s, step_s in zip(numbers, window.wait_s, window.step_s, strict=True):
             record = records.get(number)
             if record is not None and number:
                 ready_s = record.ended_s + record.cost.copy_s
                 if asked_s - ready_s > record.ended_s - record.began_s:
                     yield wait_s
             asked_s += wait_s + step_s
-            number += 1
 
 
 def spans_of(
@@ -153,21 +162,19 @@ def spans_of(
         return ()
     spans: list[Span] = []
     for epoch, windows in enumerate(epochs(slices)):
-        if not steady_windows([window for window, _ in windows]):
+        steady = steady_windows(placed.window for placed in windows)
+        if not steady:
             continue
         of_epoch = [record for record in records if record.epoch == epoch] or records
-        batches = batches_in(window for window, _ in windows)
-        costs = _costs_in_order(of_epoch, batches + settings.queued_batches)
+        costs = _costs_in_order(of_epoch, windows[-1].numbers.stop + settings.queued_batches)
         returned_s = (0.0, *replay(costs, loop, settings).returned_s)  # before the first batch, and after each
-        first = 0
-        for window, number in windows:
-            following = first + window.batches
-            if steady_windows([window]):
-                replayed_s = returned_s[following] - returned_s[first]
-                spans.append(
-                    Span(measured_s=window.elapsed_s, replayed_s=replayed_s, batches=window.batches, round=number)
+        for window, round_number, numbers in windows:
+            if window in steady:
+                replayed_s = returned_s[numbers.stop] - returned_s[numbers.start]
+                span = Span(
+                    measured_s=window.elapsed_s, replayed_s=replayed_s, batches=window.batches, round=round_number
                 )
-            first = following
+                spans.append(span)
     return tuple(spans)
 
 

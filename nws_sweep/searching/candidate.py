@@ -62,6 +62,7 @@ class Candidate:
         begins_epoch: Whether a time slice was discarded: the windows do not say where the loader is.
         cores: CPUs that the trial process and its workers may use.
         quota_period_s: Period of the CPU quota, s; 0 without a quota.
+        fork_s: CPU seconds in which the user's program forks a worker; 0 if it does not fork or is small.
     """
 
     process: OnDemandProcess
@@ -87,12 +88,16 @@ class Candidate:
     begins_epoch: bool = False
     cores: float = field(init=False)
     quota_period_s: float = field(init=False)
+    fork_s: float = field(init=False)
     _figures: Figures | None = None  # of the latest time slices and conditions
 
     def __post_init__(self) -> None:
         """Asks for the CPUs of the trial; notes configured settings without meaning, and slow forks."""
-        self.cores = self.process.environment.enforced_cores()
-        self.quota_period_s = self.process.environment.quota_period_s()
+        environment = self.process.environment
+        self.cores = environment.enforced_cores()
+        self.quota_period_s = environment.quota_period_s()
+        method = self.settings.multiprocessing_context or processes.start_method()
+        self.fork_s = environment.fork_s if method == "fork" else 0.0
         configured = replace(self.process.configuration.loader, num_workers=self.settings.num_workers)
         canonical = configured.canonical()
         names = [item.name for item in fields(canonical)]
@@ -106,12 +111,6 @@ class Candidate:
     def settings(self) -> LoaderSettings:
         """The settings of the DataLoader; canonical."""
         return self.process.settings
-
-    @property
-    def fork_s(self) -> float:
-        """CPU seconds in which the user's program forks a worker; 0 if it does not fork or is small."""
-        method = self.settings.multiprocessing_context or processes.start_method()
-        return self.process.environment.fork_s if method == "fork" else 0.0
 
     @property
     def is_alive(self) -> bool:

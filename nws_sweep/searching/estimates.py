@@ -30,33 +30,22 @@ class Estimates:
     """The times of candidates in a usual round, the answer, and what the answer may lose.
 
     Attributes:
-        observations: Of all candidates that have a cost: at least one.
+        observations: Of all candidates that have a cost, by settings: at least one.
         tolerance: Share of the time that twice as many workers must save.
     """
 
-    observations: tuple[Observation, ...]
+    observations: Mapping[LoaderSettings, Observation]
     tolerance: float
 
     @cached_property
-    def _fit(self) -> stats.Fit | None:
-        """Fits the candidates that have rounds; None if no candidate has any."""
-        paces_s = [observation.paces_s for observation in self.observations if observation.paces_s]
-        return stats.fit(paces_s) if paces_s else None
-
-    @cached_property
-    def _places(self) -> Mapping[LoaderSettings, int]:
-        """The place of each candidate in the fit."""
-        in_rounds = [observation.settings for observation in self.observations if observation.paces_s]
-        return {settings: place for place, settings in enumerate(in_rounds)}
-
-    @cached_property
-    def _by_settings(self) -> Mapping[LoaderSettings, Observation]:
-        return {observation.settings: observation for observation in self.observations}
+    def _fit(self) -> stats.Fit:
+        """Fits the candidates that have rounds."""
+        return stats.fit({settings: observation.paces_s for settings, observation in self.observations.items()})
 
     def factor(self, settings: LoaderSettings) -> float:
         """Pace of a usual round / pace of the rounds that the candidate was measured in; 1 without rounds."""
-        paces_s = self._by_settings[settings].paces_s
-        if self._fit is None or not paces_s:
+        paces_s = self.observations[settings].paces_s
+        if not paces_s:
             return 1.0
         usual_s = [pace_s / math.exp(self._fit.effects[number]) for number, pace_s in paces_s.items()]
         return math.fsum(usual_s) / math.fsum(paces_s.values())
@@ -65,9 +54,9 @@ class Estimates:
     def costs_s(self) -> Mapping[LoaderSettings, float]:
         """Expected seconds per batch in a usual round, by settings; start and end of an epoch included."""
         costs_s = {}
-        for observation in self.observations:
-            longer = 1 + observation.paced_share * (self.factor(observation.settings) - 1)
-            costs_s[observation.settings] = (observation.cost_s or 0.0) * longer
+        for settings, observation in self.observations.items():
+            longer = 1 + observation.paced_share * (self.factor(settings) - 1)
+            costs_s[settings] = (observation.cost_s or 0.0) * longer
         return costs_s
 
     @cached_property
@@ -76,7 +65,7 @@ class Estimates:
 
         Their few rounds can no longer be corrected; if the noise grows after their end, one may seem to be the best.
         """
-        settled = [o.settings for o in self.observations if not o.was_ended or len(o.paces_s) >= FEWEST_ROUNDS]
+        settled = [o.settings for o in self.observations.values() if not o.was_ended or len(o.paces_s) >= FEWEST_ROUNDS]
         return {settings: self.costs_s[settings] for settings in settled or self.costs_s}
 
     @cached_property
@@ -84,18 +73,10 @@ class Estimates:
         """The settings to recommend."""
         return choice.choose(self._eligible_s, self.tolerance)
 
-    @property
-    def of_answer(self) -> Observation:
-        """The observation of the answer."""
-        return self._by_settings[self.answer]
-
     @cached_property
     def fastest(self) -> LoaderSettings:
         """The settings with the least time."""
         return min(self._eligible_s, key=lambda settings: (self.costs_s[settings], choice.size(settings)))
-
-    def _price(self, settings: LoaderSettings) -> float:
-        return choice.price(self.costs_s[settings], settings.num_workers, self.tolerance)
 
     def as_cheap_s(self, settings: LoaderSettings) -> float:
         """Seconds per batch with which settings would have the price of the answer."""
@@ -115,26 +96,29 @@ class Estimates:
             excess -= math.log1p(choice.CLOSE)
         return excess
 
+    def _price(self, settings: LoaderSettings) -> float:
+        return choice.price(self.costs_s[settings], settings.num_workers, self.tolerance)
+
     def _spread(self, settings: LoaderSettings) -> float:
         """Standard deviation of the logarithm of the cost of ``settings`` / the cost of ``answer``."""
-        if settings == self.answer or self._fit is None:
+        if settings == self.answer:
             return 0.0
-        place, place_of_answer = self._places.get(settings), self._places.get(self.answer)
-        if place is None or place_of_answer is None:  # an earlier program measured one of them
+        pair = (settings, self.answer)
+        if not self._fit.logs.keys() >= set(pair):  # an earlier program measured one of them
             return self._fit.noise
-        paced_share = max(self._by_settings[settings].paced_share, self.of_answer.paced_share)
-        return paced_share * self._fit.spread(place, place_of_answer)
+        paced_share = max(self.observations[compared].paced_share for compared in pair)
+        return paced_share * self._fit.spread(*pair)
 
     def half_width(self, settings: LoaderSettings) -> float | None:
         """Half the width of the 95 % interval of the logarithm of a candidate's pace; None without rounds."""
-        if self._fit is None or settings not in self._places:
+        if settings not in self._fit.logs:
             return None
-        return SEQUENTIAL * self._fit.quantile * self._fit.spread(self._places[settings])
+        return SEQUENTIAL * self._fit.quantile * self._fit.spread(settings)
 
     def comparison(self, settings: LoaderSettings) -> Comparison:
         """Compares the row of a candidate with the other candidates."""
         ratio_half_width = None
-        if self._fit is not None and settings in self._places and self.answer in self._places:
+        if self._fit.logs.keys() >= {settings, self.answer}:
             ratio_half_width = SEQUENTIAL * self._fit.quantile * self._spread(settings)
         return Comparison(self.factor(settings), self.half_width(settings), ratio_half_width)
 
@@ -144,16 +128,15 @@ class Estimates:
         needed = max(2 * choice.CLOSE, abs(self._excess(settings)) / 2)
         longer = (self._spread(settings) / needed) ** 2
         round_s, fewest_rounds = 0.0, math.inf
-        for observation in self.observations:
-            if observation.settings in (settings, self.answer):
-                rounds = max(1, len(observation.paces_s))
-                round_s += observation.spent_s / rounds
-                fewest_rounds = min(fewest_rounds, rounds)
+        for compared in {settings, self.answer}:
+            rounds = max(1, len(self.observations[compared].paces_s))
+            round_s += self.observations[compared].spent_s / rounds
+            fewest_rounds = min(fewest_rounds, rounds)
         return max(1.0, (longer - 1) * fewest_rounds) * round_s
 
     def verdict(self) -> Verdict:
         """Returns the answer, and the candidates whose choice may be worth more than what counts as equal."""
-        tied = tuple(o.settings for o in self.observations if self.loss(o.settings) > choice.CLOSE)
+        tied = tuple(settings for settings in self.observations if self.loss(settings) > choice.CLOSE)
         return Verdict(
             recommended=self.answer,
             fastest=self.fastest,
@@ -164,24 +147,25 @@ class Estimates:
 
 def estimates_of(observations: Sequence[Observation], tolerance: float) -> Estimates | None:
     """Estimates the times of the candidates that have a cost; None if no candidate has one."""
-    measured = tuple(observation for observation in observations if observation.cost_s is not None)
+    measured = {observation.settings: observation for observation in observations if observation.cost_s is not None}
     return Estimates(measured, tolerance) if measured else None
 
 
 def undecided(estimates: Estimates, candidates: Sequence[Observation], measure: MeasureRules) -> list[Observation]:
     """Lists the candidates that need more rounds, with the answer; none if the expected loss of the answer is small."""
+    answer = estimates.observations[estimates.answer]
     unclear = [candidate for candidate in candidates if is_undecided(candidate, estimates)]
-    if not unclear and _has_enough_rounds(estimates.of_answer, measure):
+    if not unclear and _has_enough_rounds(answer, measure):
         return []
-    return [candidate for candidate in candidates if candidate in unclear or candidate is estimates.of_answer]
+    return [candidate for candidate in candidates if candidate in unclear or candidate is answer]
 
 
 def is_undecided(candidate: Observation, estimates: Estimates) -> bool:
     """Whether more rounds are worth their time; a loss too small for a new candidate is worth a short time."""
-    if _has_caught_up(candidate, estimates.of_answer):
+    if _has_caught_up(candidate, estimates.observations[estimates.answer]):
         return False
     loss = estimates.loss(candidate.settings)
-    spent_s = sum(observation.spent_s for observation in estimates.observations)
+    spent_s = sum(observation.spent_s for observation in estimates.observations.values())
     is_soon = spent_s + estimates.seconds_to_decide(candidate.settings) <= _SHORT_SEARCH_S
     return loss > (choice.CLOSE if is_soon else choice.PROMISING) or needs_another_round(candidate, estimates)
 

@@ -108,5 +108,5 @@ def observation_of(trial: Trial, costs: Known | None = None) -> Observation:
 def model_from(observations: Iterable[Observation], start_method: str) -> Model | None:
     """Makes the model from candidates that differ in num_workers only; None if no costs are known."""
     costs = [observation.costs for observation in observations if observation.costs]
-    costs.sort(key=lambda candidate_costs: candidate_costs.settings.num_workers)
+    costs.sort(key=lambda candidate_costs: candidate_costs.num_workers)
     return Model(tuple(costs), start_method) if costs else None

@@ -146,7 +146,7 @@ class OtherSettingsSearch(Strategy):
         is_confirmed = name in _PREDICTED and len(estimates.observations) == 2 and estimates.answer != best
         if is_confirmed and self.measure.mode != "epoch" and estimates.loss(best) <= choice.CLOSE:
             return []
-        unclear = undecided(estimates, estimates.observations, self.measure)
+        unclear = undecided(estimates, list(estimates.observations.values()), self.measure)
         left = [observation.settings for observation in unclear if observation.timed_s < _MOST_TIMED_S]
         return _active(list(dict.fromkeys([best, *left])), observed) if left else []
 

@@ -5,16 +5,15 @@ candidates equally; new candidates come last. Trial processes stay alive, paused
 """
 
 import random
-from contextlib import ExitStack
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from nws_sweep import units
 from nws_sweep.errors import TimeLimitReached
 from nws_sweep.model import choice
 from nws_sweep.model.epochs import Records
 from nws_sweep.model.known import known_of
-from nws_sweep.records import DatasetFacts, SearchRecord, Trial
+from nws_sweep.records import DatasetFacts, SearchRecord
 from nws_sweep.searching import slices
 from nws_sweep.searching.admission import Admission
 from nws_sweep.searching.candidate import Candidate, observation_of_candidate, trial_of
@@ -27,8 +26,8 @@ from nws_sweep.trials.environment import STALL_S, Environment, Observer
 from nws_sweep.trials.on_demand import OnDemandProcess, Turns
 
 
-class Rounds(ExitStack):
-    """The state of one search; leaving the context ends all trial processes, also after an interrupt.
+class Rounds:
+    """The state of one search; ``close`` ends all trial processes, also after an interrupt.
 
     Attributes:
         start: The record before the search, with finished trials only, which are not measured again.
@@ -36,10 +35,10 @@ class Rounds(ExitStack):
         wrong_samples: Why every candidate with workers is wrong; empty if no such reason was found.
         environment: Trial processes, clock and machine.
         turns: The trial processes, of which one runs at a time.
+        admission: Which candidates may have trial processes.
     """
 
     def __init__(self, start: SearchRecord, environment: Environment, observer: Observer, limit_s: float) -> None:
-        super().__init__()
         self.start = replace(start, trials=tuple(trial for trial in start.trials if trial.finished))
         self.candidates: list[Candidate] = []
         self.wrong_samples = ""
@@ -50,14 +49,13 @@ class Rounds(ExitStack):
         self._number = 0  # of the round
         rules, ranks = start.configuration.measure, start.configuration.ranks
         budget_bytes = environment.memory_budget(rules.memory_budget_bytes)
-        self._admission = Admission(environment, budget_bytes, ranks, rules.interleave)
+        self.admission = Admission(self.candidates, environment, budget_bytes, ranks, rules.interleave)
         self._samples = SampleChecker(self, observer)
         self._data = Data(environment, rules, whole_batches=start.facts.whole_batches if start.facts else None)
 
-    def __exit__(self, *error: Any) -> bool | None:
+    def close(self) -> None:
         """Ends all trial processes at the same time."""
-        self.turns.end()
-        return super().__exit__(*error)
+        self.turns.close()
 
     @property
     def facts(self) -> DatasetFacts | None:
@@ -66,28 +64,23 @@ class Rounds(ExitStack):
         facts = next((facts for facts in reported if facts is not None), self.start.facts)
         return facts and replace(facts, whole_batches=self._data.whole_batches)
 
-    @property
-    def memory_left(self) -> int | None:
-        """Bytes of the memory budget that no candidate holds; None without a budget."""
-        return self._admission.memory_left(self.candidates)
-
     def observations(self) -> list[Observation]:
         """Returns what strategies see of each candidate, and of each finished trial of the start, fewest workers first.
 
         The costs of batches of the first trial that has some serve all trials (``known_of``).
         """
-        trials: list[tuple[Trial, Candidate | None]] = [(trial, None) for trial in self.start.trials]
-        trials += [(trial_of(candidate), candidate) for candidate in self.candidates]
-        trials.sort(key=lambda pair: pair[0].num_workers)
+        candidates = {candidate.settings: candidate for candidate in self.candidates}
         configuration = self.start.configuration
         cores, epochs = self.environment.cores(configuration.ranks), configuration.measure.shared_epochs
         is_shuffled = self.facts is None or self.facts.is_shuffled
         observations: list[Observation] = []
         first_records: Records | None = None
-        for trial, candidate in trials:
+        trials = [*self.start.trials, *map(trial_of, self.candidates)]
+        for trial in sorted(trials, key=lambda trial: trial.num_workers):
             costs = known_of(trial, trial.batches, cores, first_records, epochs, is_shuffled)
             if first_records is None and costs is not None:
                 first_records = costs.records
+            candidate = candidates.get(trial.settings)
             if candidate is None:
                 observations.append(observation_of(trial, costs))
             else:
@@ -141,42 +134,38 @@ class Rounds(ExitStack):
         """
         if note:
             self.turns.end()
-        estimates = self.estimates
-        for candidate in self.candidates:
-            if candidate.has_pace or not note:
-                slices.finish(candidate, note or candidate.limit, estimates)
-        self._report_finished()
+        self._finish([candidate for candidate in self.candidates if candidate.has_pace or not note], note)
 
     def _end(self, decision: Round) -> None:
         """Makes the rows of the candidates that a decision ends final, and ends their trial processes."""
         unfinished = [candidate for candidate in self.candidates if not candidate.is_finished]
         ended = [candidate for candidate in unfinished if candidate.settings in decision.ended]
-        estimates = self.estimates if ended else None
         for candidate in ended:
             candidate.was_ended = decision.are_rivals
-            note = candidate.limit
-            if decision.are_rivals:
-                note = f"ended after {units.counted(len(candidate.figures.timing.paces_s), 'round')}"
-            slices.finish(candidate, note, estimates)
+        self._finish(ended)
+        for candidate in ended:
             candidate.process.close()
+
+    def _finish(self, candidates: Sequence[Candidate], note: str = "") -> None:
+        """Makes the rows of candidates final, and reports them."""
+        estimates = self.estimates if candidates else None
+        for candidate in candidates:
+            slices.finish(candidate, note, estimates)
         self._report_finished()
 
     def _new(self, decision: Round) -> list[Candidate]:
         """Makes the new candidates of a decision; few workers first, which show what more workers would need."""
         started = {candidate.settings for candidate in self.candidates}
-        candidates = []
-        for settings in sorted(set(decision.candidates) - started, key=choice.size):
-            process = OnDemandProcess(settings, self.start.configuration, self.environment, self.turns)
-            candidates.append(Candidate(process))
-        return candidates
+        new = sorted(set(decision.candidates) - started, key=choice.size)
+        configuration, environment = self.start.configuration, self.environment
+        return [Candidate(OnDemandProcess(settings, configuration, environment, self.turns)) for settings in new]
 
     def _is_admitted(self, candidate: Candidate, decision: Round) -> bool:
         """Whether a new candidate starts now; if it starts or is skipped, it belongs to the search from here on."""
-        is_admitted = self._admission.admits(candidate, self.candidates, decision)
+        is_admitted = self.admission.admits(candidate, decision)
         is_skipped = candidate.is_finished
         if is_admitted or is_skipped:
             self.candidates.append(candidate)
-            self.callback(candidate.process.close)
             self._report_finished()
         return is_admitted
 
@@ -194,25 +183,20 @@ class Rounds(ExitStack):
         self.environment.drop_files(self._data.cold_files)
         self._data.place(candidate)
         started_in_s = candidate.process.started_in_s
-        slices.take_slice(candidate, self._number, window_s, self.memory_left)
+        slices.take_slice(candidate, self._number, window_s, self.admission.memory_left)
         self.turns.pause_others()
-        self._samples.check(candidate)
-        self.turns.pause_others()
-        slices.compare_threads(candidate, self.environment.cores(1))
-        self.turns.pause_others()
-        self._data.try_whole_batches(candidate)
-        self.turns.pause_others()
-        self._note_long_start(candidate.process.started_in_s - started_in_s)
+        for look in (self._samples.check, slices.compare_threads, self._data.try_whole_batches):
+            look(candidate)
+            self.turns.pause_others()
+        took_s = candidate.process.started_in_s - started_in_s
+        if took_s > STALL_S:
+            took = f"starting a trial process took {units.seconds(took_s)}"
+            self._observer.note(f"{took}, which time_limit_s does not count: torch is imported, the dataset is made")
         line = self._data.notice_size(candidate)
         if line:
             self._observer.note(line)
         self._data.notice_length(candidate, self.candidates)
         self._report_finished()
-
-    def _note_long_start(self, took_s: float) -> None:
-        if took_s > STALL_S:
-            took = f"starting a trial process took {units.seconds(took_s)}"
-            self._observer.note(f"{took}, which time_limit_s does not count: torch is imported, the dataset is made")
 
     def _measure_impossible_again(self) -> None:
         """Measures candidates with an impossible pace once more; without a number if it stays impossible."""

@@ -1,13 +1,13 @@
 """The row of one candidate: the trial that its time slices make, and whether the pace is possible. Pure."""
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from nws_sweep import units
 from nws_sweep.model.known import beside_others, queue_settings
-from nws_sweep.model.limits import Limit, physical_limits
 from nws_sweep.records import BatchCost, BatchRecord, LoopCosts, Noise, Span, TimeSlice, Trial, TrialState
 from nws_sweep.searching import batch_costs, counters
 from nws_sweep.searching.schedule import Conditions, batches_in, epoch_windows, seconds_in
@@ -15,6 +15,27 @@ from nws_sweep.searching.timing import ALONE, Comparison, Timing
 from nws_sweep.system import usage
 
 _MARGIN = 1.05  # CPU time, costs of batches and pace come from stretches that differ by a few batches
+
+
+def physical_limits(costs: Sequence[BatchCost], loop: LoopCosts, num_workers: int) -> dict[str, float]:
+    """Computes the least seconds per batch that recorded costs allow, by what takes them; the largest holds.
+
+    No order of work, no queue and no luck goes below them. What may run beside something else counts in no limit: a
+    worker transfers a batch beside the making of its next batch, and a training step may compute in several threads.
+
+    Args:
+        costs: Of at least one batch: those whose time is limited.
+        loop: Costs of the main process.
+        num_workers: At least 0.
+    """
+    making_s = statistics.fmean(cost.making_s for cost in costs)
+    main_s = loop.sampler_s + loop.step_s
+    if not num_workers:
+        return {"drawing and making a batch and the training step": making_s + main_s}
+    return {
+        "making a batch, shared by the workers,": making_s / num_workers,
+        "drawing and receiving a batch and the training step": loop.receive_s + main_s,
+    }
 
 
 @dataclass(frozen=True)
@@ -104,12 +125,11 @@ class Figures:
         pace_s = self._slowest_s(half_width)
         if pace_s is None:
             return ""
-        limit = max(self._limits(), key=lambda limit: limit.batch_s)
-        if pace_s * _MARGIN >= limit.batch_s:
+        limits_s = self._limits_s()
+        name = max(limits_s, key=lambda name: limits_s[name])
+        if pace_s * _MARGIN >= limits_s[name]:
             return ""
-        return (
-            f"{units.seconds(pace_s)} a batch is impossible: {limit.name} takes at least {units.seconds(limit.batch_s)}"
-        )
+        return f"{units.seconds(pace_s)} a batch is impossible: {name} takes at least {units.seconds(limits_s[name])}"
 
     def _slowest_s(self, half_width: float | None) -> float | None:
         """Computes the longest time per batch that the windows allow."""
@@ -124,32 +144,29 @@ class Figures:
             return max([slowest_s, *timing.paces_s.values()])
         return slowest_s * math.exp(half_width)
 
-    def _limits(self) -> Sequence[Limit]:
-        """Lists the physical limits of what the windows took; at least the training step."""
-        limits = [Limit("the training step", self.timing.step_s)]
+    def _limits_s(self) -> dict[str, float]:
+        """Computes the physical limits of what the windows took; at least the training step."""
+        limits_s = {"the training step": self.timing.step_s}
         costs = self._costs_in_windows()
         if self.loop is not None and costs:
             # The first batches of a process take longer to receive.
             receive_s = batch_costs.receive_cpu_s(self.timing.paced_windows)
             loop = replace(self.loop, step_s=self.timing.step_s, receive_s=receive_s)
             # Of CPU time only the counters say enough: records of a start have what a process does once.
-            limits += physical_limits(costs, loop, self.conditions.settings.num_workers)
+            limits_s |= physical_limits(costs, loop, self.conditions.settings.num_workers)
         cpu_s = self._least_cpu_s()
         if cpu_s is not None:
-            limits.append(Limit("the CPU time of a batch, shared by the CPUs,", cpu_s / self.conditions.cores))
-        return limits
+            limits_s["the CPU time of a batch, shared by the CPUs,"] = cpu_s / self.conditions.cores
+        return limits_s
 
     def _costs_in_windows(self) -> list[BatchCost]:
         """Lists the costs of the batches in the windows of the pace, without batches whose calls were timed."""
         paced = {id(window) for window in self.timing.paced_windows}
         taken: set[tuple[int, int]] = set()
         for epoch, windows in enumerate(batch_costs.epochs(self.slices)):
-            first = 0
-            for window, _ in windows:
-                following = first + window.batches
+            for window, _, numbers in windows:
                 if id(window) in paced:
-                    taken.update((epoch, number) for number in range(first, following))
-                first = following
+                    taken.update((epoch, number) for number in numbers)
         return [record.cost for record in self.records if (record.epoch, record.number) in taken and not record.stages]
 
     def _least_cpu_s(self) -> float | None:

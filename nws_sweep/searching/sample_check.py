@@ -30,6 +30,7 @@ from nws_sweep.records import (
 )
 from nws_sweep.records.dataset_facts import REMEDY, equal_draws_warning, shared_handles_warning
 from nws_sweep.searching import schedule
+from nws_sweep.searching.admission import Admission
 from nws_sweep.searching.candidate import Candidate
 from nws_sweep.trials.environment import Environment, Observer, TrialProcess
 from nws_sweep.trials.on_demand import Answer, Turns
@@ -60,12 +61,10 @@ class Search(Protocol):
     candidates: list[Candidate]
     turns: Turns
     wrong_samples: str
+    admission: Admission
 
     @property
     def facts(self) -> DatasetFacts | None: ...  # noqa: D102
-
-    @property
-    def memory_left(self) -> int | None: ...  # noqa: D102
 
 
 class SampleChecker:
@@ -136,7 +135,7 @@ class SampleChecker:
                 return candidate.process.ask(question)
         try:
             start = search.environment.start_process
-            with start(search.memory_left, search.turns.deadline_s) as process:
+            with start(search.admission.memory_left, search.turns.deadline_s) as process:
                 process.on_stall = search.turns.resume_others
                 return question(process)
         except TrialError:

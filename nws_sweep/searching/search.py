@@ -1,6 +1,7 @@
 """The search of one configuration: measures what the strategy decides until the strategy stops."""
 
 import math
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
 
@@ -34,7 +35,7 @@ def search(start: SearchRecord, environment: Environment, observer: Observer, gu
     configuration = start.configuration
     cores = environment.cores(configuration.ranks)
     strategy = strategies.make(configuration, cores, guess, processes.start_method())
-    with Rounds(start, environment, observer, limit_s(configuration)) as rounds:
+    with closing(Rounds(start, environment, observer, limit_s(configuration))) as rounds:
         is_provisional = False
         try:
             reason = _measure(strategy, rounds)

@@ -62,7 +62,7 @@ def finish(candidate: Candidate, note: str, estimates: Estimates | None) -> None
 
     Args:
         candidate: Finished or not.
-        note: For the row; empty for no note.
+        note: For the row; empty for the reason why the trial ended, if it is not precise.
         estimates: Of all candidates; None if no candidate has a time.
     """
     if candidate.is_finished:
@@ -70,6 +70,9 @@ def finish(candidate: Candidate, note: str, estimates: Estimates | None) -> None
     if not candidate.has_pace:
         candidate.fail(TrialError("it was stopped, by a limit or to free resources, before it was timed"))
         return
+    if not note:
+        rounds = units.counted(len(candidate.figures.timing.paces_s), "round")
+        note = f"ended after {rounds}" if candidate.was_ended else candidate.limit
     if note:
         candidate.note(note)
     half_width = estimates.half_width(candidate.settings) if estimates else None
@@ -234,7 +237,7 @@ def _take_last_look(candidate: Candidate) -> None:
     candidate.slices.append(TimeSlice(windows=(), before=usage, after=usage, records=records))
 
 
-def compare_threads(candidate: Candidate, cpus: float) -> None:
+def compare_threads(candidate: Candidate) -> None:
     """Warns if torch is faster with one thread or one for each CPU, after the first time slice without workers.
 
     The comparison takes as long as a window.
@@ -243,7 +246,7 @@ def compare_threads(candidate: Candidate, cpus: float) -> None:
     is_first_slice = len(candidate.slices) == 1 and not candidate.discarded
     if candidate.settings.num_workers or not is_first_slice or configuration.ranks > 1:
         return
-    counts = (1, max(1, int(cpus)))
+    counts = (1, max(1, int(candidate.process.environment.cores(1))))
     times_s = candidate.process.ask(lambda process: process.thread_times(counts, configuration.measure.window_s))
     warning = threads_warning(times_s or {})
     if warning:

@@ -59,6 +59,13 @@ class Turns:
             if process.running is not None:
                 process.running.end()
 
+    def close(self) -> None:
+        """Ends all processes, and waits for their ends."""
+        with ExitStack() as stack:  # closes all, even if one fails
+            for process in self.processes:
+                stack.callback(process.close)
+            self.end()
+
 
 @dataclass(eq=False)
 class OnDemandProcess:

@@ -39,12 +39,12 @@ def timed(value: float, half_width: float | None) -> Estimate:
 
 
 def test_half_widths_add_in_quadrature_on_the_log_scale_if_both_times_have_one() -> None:
-    found = Times(quantity=Quantity.BATCH, base=timed(2.0, 0.03), other=timed(3.0, 0.04)).ratio
+    found = Times(quantity=Quantity.BATCH, base=timed(2.0, 0.03), compared=timed(3.0, 0.04)).ratio
     assert (found.value, found.half_width) == pytest.approx((1.5, 0.05))
     assert (str(found), found.speed_up) == ("1.50 (1.43 to 1.58)", "1.50x")
     assert replace(found, half_width=0.5).speed_up == "1.5x (0.91x to 2.5x)"
     assert ratio_of(trial(2, 128.0), trial(2, 128.0)) == Ratio(value=1.0, half_width=0.0)
-    lacking = Times(quantity=Quantity.BATCH, base=timed(2.0, None), other=timed(1.0, 0.1)).ratio
+    lacking = Times(quantity=Quantity.BATCH, base=timed(2.0, None), compared=timed(1.0, 0.1)).ratio
     assert (lacking.value, lacking.ends, str(lacking)) == (0.5, None, "0.50")
 
 

@@ -9,9 +9,9 @@ from itertools import pairwise
 
 import pytest
 
-from nws_sweep.model.limits import physical_limits
 from nws_sweep.model.queue import QueueSettings, Replayed, replay
 from nws_sweep.records import BatchCost, LoopCosts
+from nws_sweep.searching.rows import physical_limits
 from tests.oracle import Load, simulate
 
 FREE = LoopCosts()
@@ -126,8 +126,8 @@ def test_no_epoch_is_faster_than_a_bound_or_slower_than_one_thing_at_a_time(seed
         count * (loop.receive_s + loop.receive_wait_s + loop.step_s) + using.num_workers * loop.fork_s,
     ]
     assert len(found.returned_s) == count
-    limits = physical_limits(batches, loop, using.num_workers)
-    assert found.epoch_s >= count * max(limit.batch_s for limit in limits) * (1 - 1e-9)
+    limits_s = physical_limits(batches, loop, using.num_workers)
+    assert found.epoch_s >= count * max(limits_s.values()) * (1 - 1e-9)
     assert all(earlier <= later for earlier, later in pairwise(found.returned_s))
     assert found.epoch_s >= max(bounds) * (1 - 1e-9)
     alone = sum(batch.wait_s for batch in batches) + work_s + count * (loop.step_s + loop.receive_wait_s) + own_s
@@ -159,10 +159,10 @@ def test_more_cpus_and_cheaper_batches_are_never_slower_with_waits_alone_or_one_
 )
 def test_the_largest_physical_limit_holds(num_workers: int, loop: LoopCosts, name: str, least_s: float) -> None:
     """Batches of 2 s of CPU time and 4 s of waiting; their transfer, beside it, takes CPU time of workers only."""
-    limits = physical_limits([BatchCost(1.0, 4.0, 0.5), BatchCost(3.0, 4.0, 0.5)], loop, num_workers)
-    holding = max(limits, key=lambda limit: limit.batch_s)
-    assert holding.name == name
-    assert holding.batch_s == pytest.approx(least_s)
+    limits_s = physical_limits([BatchCost(1.0, 4.0, 0.5), BatchCost(3.0, 4.0, 0.5)], loop, num_workers)
+    holding = max(limits_s, key=lambda limit: limits_s[limit])
+    assert holding == name
+    assert limits_s[holding] == pytest.approx(least_s)
 
 
 def load_of(batches: list[BatchCost], using: QueueSettings, loop: LoopCosts, **changes: object) -> Load:

@@ -11,6 +11,9 @@ from nws_sweep.model.stats import estimate_of, student_t_975
 from nws_sweep.records import Estimate
 from nws_sweep.searching.estimates import SEQUENTIAL
 from tests.conftest import rounds
+from tests.factories import loader_settings
+
+CANDIDATES = [loader_settings().with_workers(n) for n in range(5)]
 
 
 def test_95_per_cent_of_students_distribution_lie_within_the_quantile() -> None:
@@ -29,17 +32,19 @@ def test_an_interval_is_symmetrical_on_the_logarithm_and_unknown_without_a_half_
 
 def test_an_effect_of_a_round_is_no_difference_between_candidates() -> None:
     """The machine was half as fast in the second round, in which one candidate was measured and another was not."""
-    fit = stats.fit([{0: 1.0, 1: 2.0}, {0: 3.0, 1: 6.0}, {1: 8.0}])
-    first, second, third = (math.exp(log) for log in fit.logs)
+    times = ({0: 1.0, 1: 2.0}, {0: 3.0, 1: 6.0}, {1: 8.0})
+    fit = stats.fit(dict(zip(CANDIDATES, times, strict=False)))
+    first, second, third = (math.exp(log) for log in fit.logs.values())
     assert (second / first, third / first) == pytest.approx((3.0, 4.0), rel=0.03)
     assert math.exp(fit.effects[1] - fit.effects[0]) == pytest.approx(2.0, rel=0.03)
 
 
 def test_the_spread_of_a_ratio_has_no_drift_and_the_spread_of_a_time_has() -> None:
     drift = (1.0, 1.5, 0.7, 1.1, 0.9, 1.3)
-    fit = stats.fit([dict(enumerate(drift)), {n: 2 * s for n, s in enumerate(drift)}])
-    assert fit.spread(0, 1) < 0.02
-    assert fit.spread(0) > 0.07
+    usual, twice = CANDIDATES[:2]
+    fit = stats.fit({usual: dict(enumerate(drift)), twice: {n: 2 * s for n, s in enumerate(drift)}})
+    assert fit.spread(usual, twice) < 0.02
+    assert fit.spread(usual) > 0.07
 
 
 @pytest.mark.parametrize(("noise", "drift"), [(0.03, 0.0), (0.03, 0.06), (0.2, 0.1)])
@@ -50,18 +55,19 @@ def test_95_per_cent_intervals_of_times_and_ratios_cover_the_truth(noise: float,
     for _ in range(rounds(150)):
         effects = [rng.gauss(0.0, drift) for _ in range(7)]
         logs = [rng.gauss(0.0, 1.0) for _ in range(rng.choice((3, 4, 5)))]
-        times = []
+        times = {}
         for place, log in enumerate(logs):
             begin = rng.choice((0, 1, 2)) if place > 1 else 0
             count = rng.choice((1, 2, 3, 4)) if place else 5
             numbers = range(begin, begin + count)
-            times.append({n: math.exp(log + effects[n] + rng.gauss(0.0, noise)) for n in numbers})
+            times[CANDIDATES[place]] = {n: math.exp(log + effects[n] + rng.gauss(0.0, noise)) for n in numbers}
         fit = stats.fit(times)
         widened = SEQUENTIAL * fit.quantile
-        for place, log in enumerate(logs):
-            covered["times"].append(abs(fit.logs[place] - log) <= widened * fit.spread(place))
-            if place:
-                error = fit.logs[place] - fit.logs[0] - log + logs[0]
-                covered["ratios"].append(abs(error) <= widened * fit.spread(place, 0))
+        first = CANDIDATES[0]
+        for candidate, log in zip(CANDIDATES, logs, strict=False):
+            covered["times"].append(abs(fit.logs[candidate] - log) <= widened * fit.spread(candidate))
+            if candidate != first:
+                error = fit.logs[candidate] - fit.logs[first] - log + logs[0]
+                covered["ratios"].append(abs(error) <= widened * fit.spread(candidate, first))
     for hits in covered.values():
         assert 0.91 <= sum(hits) / len(hits) <= 0.995

@@ -21,7 +21,7 @@ def seen(workers: int, *costs: float, first_round: int = 0) -> Observation:
 
 
 def estimates(*observations: Observation) -> Estimates:
-    return Estimates(observations, tolerance=0.03)
+    return Estimates({observation.settings: observation for observation in observations}, tolerance=0.03)
 
 
 def ratio(found: Estimates, one: int, other: int) -> float:

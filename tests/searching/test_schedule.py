@@ -58,7 +58,7 @@ class Simulation:
         observation = observation_of_candidate(self.candidate)
         if observation.cost_s is None:
             return False
-        return is_precise(observation, Estimates((observation,), 0.03), self.rules)
+        return is_precise(observation, Estimates({observation.settings: observation}, 0.03), self.rules)
 
 
 def simulate(num_workers: int, *, pause_s: float = 7.0, **changes: Any) -> tuple[list[Window], Measurement]:
