@@ -82,7 +82,7 @@ def _without_workers(batches: Sequence[BatchCost], loop: LoopCosts, cpus: float)
 class _Machine:
     """Time, and CPUs that all runnable processes share equally."""
 
-    __slots__ = ("_cpus", "_runnable_threads", "_running", "_threads", "_waiting", "_work_s", "now_s")
+    __slots__ = ("_cpus", "_runnable_threads", "_running", "_threads", "_waiting", "_work_s", "idle", "now_s")
 
     def __init__(self, cpus: float, processes: int) -> None:
         self.now_s = 0.0
@@ -92,6 +92,7 @@ class _Machine:
         self._waiting: list[tuple[float, int]] = []  # (time at which it is done, process)
         self._threads = [1.0] * processes  # that each process computes with
         self._runnable_threads = 0.0
+        self.idle: set[int] = set()  # processes that need what another process makes
 
     def compute(self, process: int, cpu_s: float, threads: float = 1.0) -> None:
         """Begins to compute: all threads of the process need ``cpu_s`` together."""
@@ -120,6 +121,42 @@ class _Machine:
         return process
 
 
+class _Assignment:
+    """Assigns the batches of an epoch to workers in turn, as ``_try_put_index`` of DataLoader's iterators does.
+
+    Attributes:
+        queues: The batches that each worker has still to make.
+        outstanding: How many batches of each worker were assigned and not yet returned.
+    """
+
+    def __init__(self, batches: int, settings: QueueSettings) -> None:
+        self._batches = batches
+        self._settings = settings
+        self._assigned = 0
+        self._next_worker = 0
+        self.outstanding = [0] * settings.num_workers
+        self.queues: list[deque[int]] = [deque() for _ in range(settings.num_workers)]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all batches were assigned."""
+        return self._assigned == self._batches
+
+    def assign(self) -> int | None:
+        """Assigns the next batch to the next worker in turn that may get it; returns the worker, None after the end."""
+        if self._assigned == self._batches:
+            return None
+        worker = self._next_worker
+        workers = self._settings.num_workers
+        while not self._settings.in_order and self.outstanding[worker] >= self._settings.prefetch_factor:
+            worker = (worker + 1) % workers
+        self._next_worker = (worker + 1) % workers
+        self.outstanding[worker] += 1
+        self.queues[worker].append(self._assigned)
+        self._assigned += 1
+        return worker
+
+
 class _Epoch:
     """One epoch: each process is a generator, which yields until the machine has done what the process asked for.
 
@@ -138,12 +175,8 @@ class _Epoch:
         # moment, so that times can be compared.
         draw = random.Random(0)
         self._shares_before_wait = [1.0 if settings.in_step else draw.random() for _ in batches]
-        self._assigned: list[deque[int]] = [deque() for _ in range(workers)]
-        self._outstanding = [0] * workers  # batches of each worker that were assigned and not yet returned
-        self._next_worker = 0
-        self._sent = 0  # batches that were assigned
+        self._assignment = _Assignment(len(batches), settings)
         self._finished: deque[tuple[int, int]] = deque()  # (batch, its worker), not yet received
-        self._idle: set[int] = set()
         self._is_done = False
         self._returned_s: list[float] = []
 
@@ -163,7 +196,7 @@ class _Epoch:
         """Starts, then makes its assigned batches in turn."""
         machine = self._machine
         batches = self._batches
-        assigned = self._assigned[number]
+        assigned = self._assignment.queues[number]
         machine.compute(number, self._loop.start_s)
         yield
         if self._loop.start_wait_s:
@@ -171,7 +204,7 @@ class _Epoch:
             yield
         while True:
             while not assigned:
-                self._idle.add(number)
+                machine.idle.add(number)
                 yield
             batch = assigned.popleft()
             cost = batches[batch]
@@ -204,7 +237,7 @@ class _Epoch:
         for expected in range(len(self._batches)):
             while expected not in workers_of:
                 while not self._finished:
-                    self._idle.add(process)
+                    machine.idle.add(process)
                     yield
                 batch, worker = self._finished.popleft()
                 workers_of[batch if in_order else expected] = worker
@@ -213,8 +246,8 @@ class _Epoch:
                 if loop.receive_wait_s:
                     machine.wait(process, loop.receive_wait_s)
                     yield
-            self._outstanding[workers_of.pop(expected)] -= 1
-            if loop.sampler_s and self._sent < len(self._batches):
+            self._assignment.outstanding[workers_of.pop(expected)] -= 1
+            if loop.sampler_s and not self._assignment.is_complete:
                 machine.wait(process, loop.sampler_s)
                 yield
             self._assign()
@@ -241,20 +274,12 @@ class _Epoch:
             self._assign()
 
     def _assign(self) -> None:
-        """Assigns the next batch of the epoch, if any is left, to the next worker in turn that may get one."""
-        if self._sent == len(self._batches):
-            return
-        number = self._next_worker
-        workers = self._settings.num_workers
-        while not self._settings.in_order and self._outstanding[number] >= self._settings.prefetch_factor:
-            number = (number + 1) % workers
-        self._next_worker = (number + 1) % workers
-        self._outstanding[number] += 1
-        self._assigned[number].append(self._sent)
-        self._sent += 1
-        self._wake(number)
+        worker = self._assignment.assign()
+        if worker is not None:
+            self._wake(worker)
 
     def _wake(self, process: int) -> None:
-        if process in self._idle:
-            self._idle.remove(process)
+        idle = self._machine.idle
+        if process in idle:
+            idle.remove(process)
             next(self._processes[process])
