@@ -100,7 +100,6 @@ class BatchLog:
     def __init__(self, num_workers: int) -> None:
         self.samples: Slots = RawArray("q", num_workers)
         self.stages = StageSlots(num_workers)
-        self._workers = num_workers
         self._rows = RawArray("d", num_workers * _ROWS * _FIELDS)
         self._counts = RawArray("q", num_workers)
         self._ends = RawArray("b", num_workers)  # whether a worker's part of a stream has ended in this epoch
@@ -145,7 +144,7 @@ class BatchLog:
         """Called before an epoch starts; no worker makes a batch."""
         self._read = list(self._counts)
         self._first = list(self._counts)
-        self._ends[:] = [0] * self._workers
+        self._ends[:] = [0] * len(self._ends)
         self._pending.clear()
         self._next = 0
 
@@ -175,7 +174,7 @@ class BatchLog:
         records = []
         for number, row in self._take_pending(in_order=has_all_rows and not has_ended):
             began_s, ended_s, cpu_s, wait_s, threads = row
-            index, worker = divmod(number, self._workers)
+            index, worker = divmod(number, len(self._counts))
             record = BatchRecord(
                 number=number,
                 position=position_of(number),
@@ -196,7 +195,7 @@ class BatchLog:
         intact = 0
         for index, row in zip(unread, rows, strict=True):
             if index >= oldest:
-                self._pending[worker + (index - first) * self._workers] = row
+                self._pending[worker + (index - first) * len(self._counts)] = row
                 intact += 1
         return intact == count - self._read[worker]
 

@@ -20,7 +20,31 @@ from nws_sweep.online.tuner import Tuner
 from nws_sweep.online.waiting import Waiting
 
 
-class TunedIterator:
+class LoaderIterator:
+    """What programs expect of the iterator of a DataLoader, besides its batches; subclasses have these.
+
+    Args:
+        loader: A plain copy of the DataLoader.
+        pools: The pools that make the batches.
+    """
+
+    def __init__(self, loader: DataLoader[Any], pools: PoolSequence) -> None:
+        self._loader, self._pools = loader, pools
+
+    def __iter__(self) -> "LoaderIterator":
+        return self
+
+    def __len__(self) -> int:
+        return len(loaders.index_sampler(self._loader))
+
+    def __getattr__(self, name: str) -> Any:
+        """Attributes of the iterators of a DataLoader's class, such as ``state_dict``."""
+        if name.startswith("__") or "_pools" not in vars(self):
+            raise AttributeError(name)
+        return getattr(self._pools.current.iterator, name)
+
+
+class TunedIterator(LoaderIterator):
     """What ``iter`` of a tuned loader returns; with persistent workers it serves all epochs, as torch's own does.
 
     If a part of the tuning fails, training continues without it.
@@ -31,17 +55,11 @@ class TunedIterator:
     """
 
     def __init__(self, loader: DataLoader[Any], tuner: Tuner) -> None:
+        super().__init__(loader, PoolSequence(loader, tuner))
         self._tuner, self._delay_s = tuner, run_delay_clock()
-        self._loader, self._pools = loader, PoolSequence(loader, tuner)
         self._observation: TrainingTrial | None = None
         with loader_clock_of_thread().entered(tuner.time):
             self._begin_epoch()
-
-    def __getattr__(self, name: str) -> Any:
-        """Attributes of the iterators of a DataLoader's class, such as ``state_dict``."""
-        if name.startswith("__") or "_pools" not in vars(self):
-            raise AttributeError(name)
-        return getattr(self._pools.current.iterator, name)
 
     def __del__(self) -> None:
         """Nothing refers to the iterator any more; the interpreter may be ending."""
@@ -107,12 +125,6 @@ class TunedIterator:
                 drawn_s=drawn_s,
                 log=pool.log,
             )
-
-    def __iter__(self) -> "TunedIterator":
-        return self
-
-    def __len__(self) -> int:
-        return len(loaders.index_sampler(self._loader))
 
     def __next__(self) -> Any:
         """The next batch, in the order of the sampler."""

@@ -69,7 +69,9 @@ class PoolSequence:
     def change_between_epochs(self) -> None:
         """Changes the settings if there is a plan; no second pool is needed."""
         self.stream.due = self._tuner.base.queued_batches
-        plan = self._plan(0)
+        if self.safeguards.waits_for_dataset():  # samples change it
+            return
+        plan = self._tuner.plan(0)
         if plan is None:
             return
         if self.safeguards.has_dataset_changed():
@@ -79,17 +81,15 @@ class PoolSequence:
 
     def change_within_epoch(self, batch: int) -> None:
         """Starts another pool if there is a plan, which takes over when it is ready."""
-        plan = None if self.change else self._plan(batch)
+        if self.change or self.safeguards.waits_for_dataset():
+            return
+        plan = self._tuner.plan(batch)
         if plan is None:
             return
         if self.safeguards.has_dataset_changed():
             self._tuner.postpone(plan)
         elif self.safeguards.allow_workers():
             self.change = Change(plan, self.make(plan.settings))
-
-    def _plan(self, batch: int) -> Plan | None:
-        """The plan of the tuner, whose argument this is; None while samples change the dataset."""
-        return None if self.safeguards.waits_for_dataset() else self._tuner.plan(batch)
 
     def start(self) -> tuple[float, float]:
         """Begins an epoch; with fewer workers or earlier settings if not all can start.
@@ -98,13 +98,12 @@ class PoolSequence:
             The seconds that it took, and those of them in the sampler.
         """
         before, restore = vars(self).get("current"), loaders.order_restorer(self._loader)
-        make = self._next if before else self._first
         began_s, drawn_before_s = time.perf_counter(), self.stream.sampler_clock.spent_s
-        self.current = make()
+        self.current = self._next(before)
         while not self._has_started():
             self.current.end()
             restore()
-            self.current = make()
+            self.current = self._next(before)
         start_s, drawn_s = time.perf_counter() - began_s, self.stream.sampler_clock.spent_s - drawn_before_s
         with contextlib.suppress(Exception):  # a sampler of the program may raise anything when it is looked at
             self._note_start(start_s - drawn_s, is_new=self.current is not before)
@@ -118,11 +117,10 @@ class PoolSequence:
         self._start_s = start_s if is_new and loader_time.workers else None
         loader_time.starts += self._start_s is not None
 
-    def _first(self) -> Pool:
-        return self.make(self._tuner.current, is_first=True)
-
-    def _next(self) -> Pool:
-        """The same pool, or another one if it has ended or the settings have changed; it begins an epoch."""
+    def _next(self, before: Pool | None) -> Pool:
+        """The first pool; the same pool, or another one if it has ended or the settings have changed, for later epochs."""
+        if before is None:
+            return self.make(self._tuner.current, is_first=True)
         settings = self.current.settings
         # Without workers, an iterator of torch does not begin a stream again.
         if self.current.has_ended or settings != self._tuner.current or not settings.num_workers:

@@ -40,18 +40,16 @@ _SHORT = WindowRequest(kind=WindowKind.WARM_UP, min_batches=1, min_seconds=0.005
 _IDLE_WITHIN_S = 5.0
 
 
-class TrialCommands:
-    """Answers the commands of ``TrialProcess``, and ``make_template`` and ``prepare``.
+class DatasetCommands:
+    """Answers the commands about a dataset: it is made, its samples are loaded or counted.
 
     Attributes:
-        is_iterating: Whether it takes batches between commands, as a background loader.
         is_template: Whether the process forks trial processes on request, which have its dataset.
     """
 
     def __init__(self, spec: ProcessSpec, folder: str) -> None:
         self._spec, self._folder = spec, folder
         self._warnings: dict[str, None] = {}
-        self.is_iterating = False
         self.is_template = False
 
     @cached_property
@@ -65,12 +63,6 @@ class TrialCommands:
         obstacle = forking.obstacle_since(before)
         self.is_template = not obstacle
         return obstacle
-
-    def forked(self, spec: ProcessSpec, folder: str) -> "TrialCommands":
-        """Returns the commands of a trial process forked from this template, with its dataset and its warnings."""
-        self._spec, self._folder, self.is_template = spec, folder, False
-        self._data.source.rank = spec.rank
-        return self
 
     def prepare(self) -> DatasetFacts:
         """Makes the dataset, the training step and the collate_fn."""
@@ -136,6 +128,22 @@ class TrialCommands:
         if len(self._warnings) < _MAX_WARNINGS:  # each sample may issue its own
             line = one_line(message)
         self._warnings[line] = None
+
+
+class TrialCommands(DatasetCommands):
+    """Answers the commands of ``TrialProcess`` about the DataLoader that is measured.
+
+    Attributes:
+        is_iterating: Whether it takes batches between commands, as a background loader.
+    """
+
+    is_iterating = False
+
+    def forked(self, spec: ProcessSpec, folder: str) -> "TrialCommands":
+        """Returns the commands of a trial process forked from this template, with its dataset and its warnings."""
+        self._spec, self._folder, self.is_template = spec, folder, False
+        self._data.source.rank = spec.rank
+        return self
 
     def open(self, settings: LoaderSettings, place: float) -> int | None:
         """Makes the DataLoader; returns the batches of an epoch, None if unknown."""

@@ -89,6 +89,26 @@ class _Pauses:
         return replace(record, cost=replace(record.cost, wait_s=wait_s), was_stopped=True)
 
 
+class _End:
+    """The end of a trial process and its descendants.
+
+    Attributes:
+        by_s: Until when an orderly exit may take; None before the end has begun.
+    """
+
+    def __init__(self, child: ForkedProcess) -> None:
+        self._child = child
+        self.by_s: float | None = None
+        self._killed: Sequence[int] | None = None  # IDs of the descendants; None before they are killed
+
+    def kill(self) -> Sequence[int]:
+        """Kills the processes, once: their IDs may be IDs of others later. Returns the IDs of the descendants."""
+        if self._killed is None:
+            with processes.uninterrupted():
+                self._killed = processes.kill_family(self._child)
+        return self._killed
+
+
 class ChildProcess(TrialProcess):
     """The parent's handle of a trial process, in which ``child`` answers; ``start`` starts and ends it."""
 
@@ -108,8 +128,7 @@ class ChildProcess(TrialProcess):
         self._kernel_kills = processes.out_of_memory_kills()
         self._failure: TrialError | TimeLimitReached | None = None  # of a command without an answer
         self._pauses = _Pauses()
-        self._end_by_s: float | None = None  # until which an orderly exit may take; None before the end has begun
-        self._killed: Sequence[int] | None = None  # IDs of the descendants; None before they are killed
+        self._end = _End(child)
 
     wait_until_idle = _sent(TrialProcess.wait_until_idle)
     warned = _sent(TrialProcess.warned)
@@ -236,37 +255,30 @@ class ChildProcess(TrialProcess):
 
     def end(self) -> None:
         """Begins to end the trial process and its descendants, so that several end at the same time."""
-        if self._end_by_s is not None:
+        if self._end.by_s is not None:
             return
-        self._end_by_s = time.perf_counter()
+        self._end.by_s = time.perf_counter()
         method, num_workers = self._start_method, 0
         if self.settings is not None:
             method, num_workers = self.settings.multiprocessing_context or method, self.settings.num_workers
         # Killed forked workers leave nothing behind; others must release their semaphores.
         if num_workers == 0 or method == "fork":
-            self._kill()
+            self._end.kill()
             return
         processes.signal_group(self.pid, signal.SIGCONT)
         with contextlib.suppress(OSError):
             self.connection.send(None)
-            self._end_by_s += _ORDERLY_EXIT_S
+            self._end.by_s += _ORDERLY_EXIT_S
 
     def close(self) -> None:
         """Kills the trial process and its descendants, after an orderly exit of workers that share semaphores."""
         try:
             self.end()
-            wait([self._child.sentinel], max(0.0, (self._end_by_s or 0.0) - time.perf_counter()))
+            wait([self._child.sentinel], max(0.0, (self._end.by_s or 0.0) - time.perf_counter()))
         finally:
             with processes.uninterrupted():
                 self.connection.close()
-                processes.await_exit(self._child, self._kill())
-
-    def _kill(self) -> Sequence[int]:
-        """Kills the processes, once: their IDs may be IDs of others later. Returns the IDs of the descendants."""
-        if self._killed is None:
-            with processes.uninterrupted():
-                self._killed = processes.kill_family(self._child)
-        return self._killed
+                processes.await_exit(self._child, self._end.kill())
 
 
 def check_memory(pids: Sequence[int], budget_bytes: int | None, *, shares_dataset: bool) -> None:
