@@ -118,7 +118,7 @@ class PoolSequence:
         loader_time.starts += self._start_s is not None
 
     def _next(self, before: Pool | None) -> Pool:
-        """The first pool; the same pool, or another one if it has ended or the settings have changed, for later epochs."""
+        """The first pool; in later epochs the same, or another one if it has ended or the settings have changed."""
         if before is None:
             return self.make(self._tuner.current, is_first=True)
         settings = self.current.settings
