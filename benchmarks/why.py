@@ -35,8 +35,9 @@ class Finding:
     @property
     def right(self) -> bool:
         """Whether the diagnosis has the expected bottlenecks, and says what it must."""
-        found = self.found.diagnosis.bottlenecks if self.found.diagnosis else ()
-        is_named = found[:1] == (self.case.expected,) and set(self.case.besides) <= set(found)
+        bottlenecks = self.found.diagnosis.bottlenecks if self.found.diagnosis else ()
+        first = next(iter(bottlenecks), None)
+        is_named = first == self.case.expected and set(self.case.besides) <= set(bottlenecks)
         return is_named and self.case.says in self.sentences
 
     @property

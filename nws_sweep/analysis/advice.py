@@ -95,8 +95,12 @@ class _Remedies:
     def latency(self) -> str:
         workers, mean = self.replayed.best.num_workers, self.replayed.mean
         waiting = share(mean.wait_s / mean.making_s if mean.making_s else 0.0)
-        is_fed_out = workers == self.diagnosis.result.most_fed
-        more = "more shards would feed more workers" if is_fed_out else "more workers than CPUs help"
+        more = "more workers than CPUs help"
+        if workers == self.diagnosis.result.most_fed:
+            more = "more shards would feed more workers"
+        elif not workers and any(trial.num_workers and trial.objective_s for trial in self.diagnosis.result.trials):
+            starts_once = Bottleneck.STARTUP in self.diagnosis.saved
+            more = "workers that start once would help" if starts_once else "no workers that were measured help"
         stage = dearest(self.stages, computing=False)
         waits = f"; it waits in {_named(stage)}" if stage else ""
         load = f"loading a batch takes {seconds(mean.making_s)}, {waiting} of it I/O wait"

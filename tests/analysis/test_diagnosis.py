@@ -163,6 +163,10 @@ MOVING = BatchCost(0.001, 0.0, copy_s=0.0015)
         (SLOW_START, [Bottleneck.STARTUP, Bottleneck.LATENCY], 0.8,
          "start-up-bound: without the start-up of workers the epoch would take N % less; persistent_workers=true "
          "removes most of it after the first epoch; also: N % less without I/O wait"),
+        (replace(SLOW_START, loop=replace(START, start_wait_s=30.0), tried=(0, 1, 2)),
+         [Bottleneck.LATENCY, Bottleneck.STARTUP], 0.98,
+         "latency-bound: without I/O wait the epoch would take N % less; loading a batch takes 32.2 ms, N % of it I/O "
+         "wait: workers that start once would help (no workers used); also: N % less without the start-up of workers"),
         (SHORT, [Bottleneck.LATENCY, Bottleneck.STARTUP], 0.98,
          "latency-bound: without I/O wait the epoch would take N % less; loading a batch takes 32.2 ms, N % of it I/O "
          "wait: more workers than CPUs help (4 workers used); also: N % less without the start-up of workers "
