@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nws_sweep.analysis import what_if
+from nws_sweep.analysis import accounts, what_if
 from nws_sweep.analysis.diagnosis import Diagnosis
 from nws_sweep.analysis.what_if import Predicted
 from nws_sweep.config.python_notation import in_python
@@ -91,8 +91,9 @@ class SearchResult(SearchAnswer):
         timing = codec.timing_row(best, self.record) if best else {}
         for name in _FIGURES:
             values[name] = timing.get(name)
-        if best and best.measurement and best.measurement.account:
-            values.update(best.measurement.account.columns)
+        account = accounts.account_of(best)
+        if account:
+            values.update(account.columns)
         bottlenecks = tables.bottlenecks(self._configuration)
         return {**values, "bottlenecks": bottlenecks, "status": self.status, "cost_s": self.cost_s}
 
