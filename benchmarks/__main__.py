@@ -77,9 +77,12 @@ _OTHERS: Mapping[str, Callable[..., None]] = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs a benchmark; exit status 0, 2 for an invalid command line, 130 if interrupted."""
+    """Runs a benchmark; exit status 0, 2 for an invalid command line, 130 if
+    interrupted."""
     parser = _parser()
-    given = vars(parser.parse_args(arguments)) | {"command": shlex.join(["scripts/benchmark", *arguments])}
+    given = vars(parser.parse_args(arguments)) | {
+        "command": shlex.join(["scripts/benchmark", *arguments])
+    }
     name = given.pop("benchmark")
     for key, by_quick in _DEFAULTS.get(name, {}).items():
         given[key] = given.get(key) or by_quick[given["quick"]]
@@ -98,19 +101,37 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="scripts/benchmark", description="Benchmarks of nws_sweep.")
+    parser = argparse.ArgumentParser(
+        prog="scripts/benchmark", description="Benchmarks of nws_sweep."
+    )
     benchmarks = parser.add_subparsers(dest="benchmark", required=True)
 
-    def add(name: str, about: str, epilog: str | None = None) -> argparse.ArgumentParser:
+    def add(
+        name: str, about: str, epilog: str | None = None
+    ) -> argparse.ArgumentParser:
         one = benchmarks.add_parser(name, help=about, epilog=epilog)
         if name in _PAGES:
             page = Path(f"docs/{_PAGES[name]}.md")
             _add(one, "--output", f"the page (default {page})", type=Path, default=page)
         if name in _DEFAULTS:
             path = Path(f"outputs/benchmarks/{name}.jsonl")
-            _add(one, "--journal", f"raw figures, written while measuring (default {path})", type=Path, default=path)
-            one.add_argument("--resume", action="store_true", help="keep the journal's figures and add missing ones")
-            one.add_argument("--quick", action="store_true", help="one repeat of few workloads or short epochs")
+            _add(
+                one,
+                "--journal",
+                f"raw figures, written while measuring (default {path})",
+                type=Path,
+                default=path,
+            )
+            one.add_argument(
+                "--resume",
+                action="store_true",
+                help="keep the journal's figures and add missing ones",
+            )
+            one.add_argument(
+                "--quick",
+                action="store_true",
+                help="one repeat of few workloads or short epochs",
+            )
         return one
 
     one = add(
@@ -123,9 +144,18 @@ def _parser() -> argparse.ArgumentParser:
         one, "--only", [workload.name for workload in NUMBERS_WORKLOADS],
         f"all, with --quick {' '.join(QUICK_NUMBERS_NAMES)}",
     )  # fmt: skip
-    _add_names(one, "--beside", neighbours.KINDS, f"all, with --quick quiet: {' '.join(neighbours.KINDS)}")
+    _add_names(
+        one,
+        "--beside",
+        neighbours.KINDS,
+        f"all, with --quick quiet: {' '.join(neighbours.KINDS)}",
+    )
 
-    one = add("search", "compare search methods for num_workers", _epilog("workloads", SEARCH_WORKLOADS))
+    one = add(
+        "search",
+        "compare search methods for num_workers",
+        _epilog("workloads", SEARCH_WORKLOADS),
+    )
     _add(one, "--repeats", "default 5, with --quick 1", type=_positive)
     few = f"all, with --quick {' '.join(QUICK_SEARCH_NAMES)}"
     _add_names(one, "--only", [workload.name for workload in SEARCH_WORKLOADS], few)
@@ -139,17 +169,32 @@ def _parser() -> argparse.ArgumentParser:
     _add(one, "--passes", about, type=int, choices=range(100), metavar="N", default=2)
 
     one = add(
-        "predictions", "compare predicted epochs with those of a plain loop", _epilog("workloads", PREDICTED_WORKLOADS)
+        "predictions",
+        "compare predicted epochs with those of a plain loop",
+        _epilog("workloads", PREDICTED_WORKLOADS),
     )
     _add(one, "--repeats", "default 1", type=_positive, default=1)
-    _add(one, "--settings", "of each workload, default 10, with --quick 3", type=_positive)
+    _add(
+        one,
+        "--settings",
+        "of each workload, default 10, with --quick 3",
+        type=_positive,
+    )
     _add_names(one, "--only", [workload.name for workload in PREDICTED_WORKLOADS], few)
 
-    one = add("online", "training runs whose loader tunes itself", _epilog("training runs", online.CASES))
+    one = add(
+        "online",
+        "training runs whose loader tunes itself",
+        _epilog("training runs", online.CASES),
+    )
     _add(one, "--repeats", "default 3, with --quick 1", type=_positive)
-    _add_names(one, "--only", [case.name for case in online.CASES], "all, with --quick waits")
+    _add_names(
+        one, "--only", [case.name for case in online.CASES], "all, with --quick waits"
+    )
 
-    one = add("why", "diagnose workloads whose bottleneck is known", _epilog("cases", CASES))
+    one = add(
+        "why", "diagnose workloads whose bottleneck is known", _epilog("cases", CASES)
+    )
     _add(one, "--repeats", "default 1", type=_positive, default=1)
     _add_names(one, "--only", [case.name for case in CASES], "all")
 
@@ -164,7 +209,13 @@ def _parser() -> argparse.ArgumentParser:
     _add(one, "--repeats", "default 3", type=_positive, default=3)
 
     one = add("samples", "cost of comparing the samples of workers during a search")
-    _add(one, "--rounds", "pairs of searches of each workload (default 7)", type=_positive, default=7)
+    _add(
+        one,
+        "--rounds",
+        "pairs of searches of each workload (default 7)",
+        type=_positive,
+        default=7,
+    )
     _add_names(one, "--only", samples.NAMES, f"all: {' '.join(samples.NAMES)}")
     return parser
 
@@ -174,38 +225,94 @@ def _add_planted(add: Callable[..., argparse.ArgumentParser]) -> None:
     _add(stages_parser, "--repeats", "default 3", type=_positive, default=3)
     _add_names(stages_parser, "--only", stages.STAGES, "all")
     loop_parser = add(
-        "loop", "watch programs with known causes of slow training", _epilog("programs", loop_cases.CASES)
+        "loop",
+        "watch programs with known causes of slow training",
+        _epilog("programs", loop_cases.CASES),
     )
     _add(loop_parser, "--repeats", "default 1", type=_positive, default=1)
-    _add(loop_parser, "--rounds", "pairs of runs for the overhead (default 5)", type=_positive, default=5)
+    _add(
+        loop_parser,
+        "--rounds",
+        "pairs of runs for the overhead (default 5)",
+        type=_positive,
+        default=5,
+    )
     quick = f"all, with --quick {' '.join(loop_cases.QUICK)}"
     _add_names(loop_parser, "--only", [case.name for case in loop_cases.CASES], quick)
-    loop_parser.add_argument("--quick", action="store_true", help="few programs, and one pair of runs for the overhead")
+    loop_parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="few programs, and one pair of runs for the overhead",
+    )
 
 
 def _add_simulated(add: Callable[..., argparse.ArgumentParser]) -> None:
-    simulated_parser = add("simulated", "whole searches on simulated machines", _epilog("curves", curves.CURVES))
+    simulated_parser = add(
+        "simulated",
+        "whole searches on simulated machines",
+        _epilog("curves", curves.CURVES),
+    )
     about = "searches of each curve and machine (default 20)"
     _add(simulated_parser, "--repeats", about, type=_positive, default=20)
-    _add_names(simulated_parser, "--only", [curve.name for curve in curves.CURVES], "all")
-    _add(simulated_parser, "--jobs", "processes that simulate (default 1)", type=_positive, default=1)
+    _add_names(
+        simulated_parser, "--only", [curve.name for curve in curves.CURVES], "all"
+    )
+    _add(
+        simulated_parser,
+        "--jobs",
+        "processes that simulate (default 1)",
+        type=_positive,
+        default=1,
+    )
     about = "print what gets worse in simulated searches without each named number"
     ablation_parser = add("ablation", about, _epilog("curves", curves.CURVES))
-    _add(ablation_parser, "--repeats", "searches of each curve and machine (default 2)", type=_positive, default=2)
+    _add(
+        ablation_parser,
+        "--repeats",
+        "searches of each curve and machine (default 2)",
+        type=_positive,
+        default=2,
+    )
     quick = ", ".join(ablation.QUICK)
-    _add_names(ablation_parser, "--only", [curve.name for curve in curves.CURVES], quick.replace("%", "%%"))
-    _add(ablation_parser, "--names", "of the numbers (default all)", nargs="+", action="extend", default=[])
-    _add(ablation_parser, "--jobs", "processes that simulate (default 1)", type=_positive, default=1)
+    _add_names(
+        ablation_parser,
+        "--only",
+        [curve.name for curve in curves.CURVES],
+        quick.replace("%", "%%"),
+    )
+    _add(
+        ablation_parser,
+        "--names",
+        "of the numbers (default all)",
+        nargs="+",
+        action="extend",
+        default=[],
+    )
+    _add(
+        ablation_parser,
+        "--jobs",
+        "processes that simulate (default 1)",
+        type=_positive,
+        default=1,
+    )
 
 
 def _add(parser: argparse.ArgumentParser, name: str, about: str, **how: Any) -> None:
     parser.add_argument(name, help=about, **how)
 
 
-def _add_names(parser: argparse.ArgumentParser, name: str, names: Iterable[str], default: str) -> None:
+def _add_names(
+    parser: argparse.ArgumentParser, name: str, names: Iterable[str], default: str
+) -> None:
     metavar = {"--methods": "METHOD", "--beside": "NEIGHBOUR"}.get(name, "NAME")
     parser.add_argument(
-        name, nargs="+", action="extend", choices=names, metavar=metavar, default=[], help=f"default {default}"
+        name,
+        nargs="+",
+        action="extend",
+        choices=names,
+        metavar=metavar,
+        default=[],
+        help=f"default {default}",
     )
 
 
@@ -222,7 +329,9 @@ def _positive(text: str) -> int:
 def _numbers(text: str) -> tuple[int, ...]:
     parts = text.split(",")
     if not all(part.isdecimal() for part in parts):
-        raise argparse.ArgumentTypeError(f"{text!r}: must be integers of at least 0, as in 0,1,2")
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: must be integers of at least 0, as in 0,1,2"
+        )
     return tuple(sorted({int(part) for part in parts}))
 
 

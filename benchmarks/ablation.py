@@ -1,4 +1,5 @@
-"""What gets worse without each named number of the search: simulated searches with neutral values in their place."""
+"""What gets worse without each named number of the search: simulated searches with
+neutral values in their place."""
 
 import ast
 import importlib
@@ -27,12 +28,13 @@ QUICK = (
     "saturating server", "thrashing disk", "slow start", "short epoch", "slow sampler",
 )  # fmt: skip
 _MACHINES = ("noise 15 %", "neighbour")
-_LONGER, _LEAST_S = 6.0, 60.0  # searches that take so many times as long without a number are ended
+# searches that take so many times as long without a number are ended
+_LONGER, _LEAST_S = 6.0, 60.0
 _CLOSE = 0.01  # answers whose prices differ by at most this share are equally good
 _MANY = 10**6
 _TINY = 1e-9  # instead of 0 where something is divided by the number
-# Values with which a number has no effect, by name, with its module where two have the same name. The default for
-# others: nothing, and three times as much.
+# Values with which a number has no effect, by name, with its module where two have
+# the same name. The default for others: nothing, and three times as much.
 _NEUTRAL: Mapping[str, tuple[float, ...]] = {
     "_SHORT_WINDOW_S": (0.5,), "_FIRST_STEP": (0, _MANY), "_STEP": (2, _MANY),
     "MOST_PREDICTED": (0, _MANY),
@@ -70,12 +72,17 @@ class Constant:
     @property
     def neutral(self) -> tuple[float, ...]:
         """The values to try."""
-        return _NEUTRAL.get(self.label) or _NEUTRAL.get(self.name) or (0 * self.value, 3 * self.value)
+        return (
+            _NEUTRAL.get(self.label)
+            or _NEUTRAL.get(self.name)
+            or (0 * self.value, 3 * self.value)
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The searches that are repeated with each value: curves by name, machines, seeds."""
+    """The searches that are repeated with each value: curves by name, machines,
+    seeds."""
 
     curves: tuple[str, ...]
     repeats: int
@@ -83,16 +90,25 @@ class Task:
     def run(self) -> list[Outcome]:
         """Simulates all searches."""
         curves = [_curve(name) for name in self.curves]
-        machines = [condition for condition in CONDITIONS if condition.name in _MACHINES]
+        machines = [
+            condition for condition in CONDITIONS if condition.name in _MACHINES
+        ]
         seeds = range(self.repeats)
-        return [simulated(curve, condition, seed) for curve in curves for condition in machines for seed in seeds]
+        return [
+            simulated(curve, condition, seed)
+            for curve in curves
+            for condition in machines
+            for seed in seeds
+        ]
 
 
 def _curve(name: str) -> Curve:
     return next(curve for curve in CURVES if curve.name == name)
 
 
-def run(repeats: int, only: Sequence[str], names: Sequence[str], jobs: int, command: str) -> None:
+def run(
+    repeats: int, only: Sequence[str], names: Sequence[str], jobs: int, command: str
+) -> None:
     """Prints a table of the numbers, and of what changes without them."""
     task = Task(tuple(only) or QUICK, repeats)
     for name in task.curves:
@@ -100,37 +116,74 @@ def run(repeats: int, only: Sequence[str], names: Sequence[str], jobs: int, comm
     began_s = time.perf_counter()
     usual = task.run()
     limit_s = max(_LEAST_S, _LONGER * (time.perf_counter() - began_s))
-    wanted = [constant for constant in constants() if not names or constant.name in names]
+    wanted = [
+        constant for constant in constants() if not names or constant.name in names
+    ]
     reached = _reached(task, wanted)
-    print(f"{support.origin(command, repeats, 'repeat')} {len(usual)} searches with each value.\n")
+    print(
+        f"{support.origin(command, repeats, 'repeat')} {len(usual)} searches with each value.\n"
+    )
     print(f"Not reached by these searches: {_listed(set(wanted) - reached)}.\n")
     print("\n".join([*_HEAD, _row("**as it is**", "", usual, usual)]), flush=True)
-    tried = [(constant, value) for constant in wanted if constant in reached for value in constant.neutral]
-    tried.sort(key=lambda pair: pair[0].neutral.index(pair[1]))  # all numbers once, then further values
+    tried = [
+        (constant, value)
+        for constant in wanted
+        if constant in reached
+        for value in constant.neutral
+    ]
+    # all numbers once, then further values
+    tried.sort(key=lambda pair: pair[0].neutral.index(pair[1]))
     unchanged = {constant for constant, _ in tried}
     for (constant, value), outcomes in _all_outcomes(task, tried, jobs, limit_s):
         if isinstance(outcomes, str) or _changes(usual, outcomes):
             unchanged.discard(constant)
         shown = f"{constant.value:g} → {value:g}"
-        print(outcomes if isinstance(outcomes, str) else _row(constant.label, shown, usual, outcomes), flush=True)
+        print(
+            outcomes
+            if isinstance(outcomes, str)
+            else _row(constant.label, shown, usual, outcomes),
+            flush=True,
+        )
     print(f"\nNo search changes with other values of {_listed(unchanged)}.")
 
 
 def constants(packages: Sequence[str] = _PACKAGES) -> list[Constant]:
-    """The numbers that modules of packages name; by default those that simulated searches use."""
+    """The numbers that modules of packages name; by default those that simulated
+    searches use."""
     root = Path(nws_sweep.__file__).parent
-    files = [file for package in packages for file in sorted((root / package).rglob("*.py"))]
-    modules = {".".join(file.relative_to(root.parent).with_suffix("").parts): file for file in files}
-    named = [Constant(module, name) for module, file in modules.items() for name in _named(file)]
+    files = [
+        file for package in packages for file in sorted((root / package).rglob("*.py"))
+    ]
+    modules = {
+        ".".join(file.relative_to(root.parent).with_suffix("").parts): file
+        for file in files
+    }
+    named = [
+        Constant(module, name)
+        for module, file in modules.items()
+        for name in _named(file)
+    ]
     return [constant for constant in named if type(constant.value) in (int, float)]
 
 
 def _named(file: Path) -> Iterator[str]:
     """The names that a module assigns on its own level."""
     for statement in ast.parse(file.read_text("utf-8")).body:
-        if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
-            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            yield from (node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name))
+        if (
+            isinstance(statement, ast.Assign | ast.AnnAssign)
+            and statement.value is not None
+        ):
+            targets = (
+                statement.targets
+                if isinstance(statement, ast.Assign)
+                else [statement.target]
+            )
+            yield from (
+                node.id
+                for target in targets
+                for node in ast.walk(target)
+                if isinstance(node, ast.Name)
+            )
 
 
 def _reached(task: Task, wanted: Sequence[Constant]) -> set[Constant]:
@@ -146,12 +199,18 @@ def _reached(task: Task, wanted: Sequence[Constant]) -> set[Constant]:
         Task(task.curves, 1).run()
     finally:
         sys.setprofile(None)
-    used = {(module, name) for module, code in codes if module.startswith("nws_sweep") for name in code.co_names}
+    used = {
+        (module, name)
+        for module, code in codes
+        if module.startswith("nws_sweep")
+        for name in code.co_names
+    }
     public = {name for _, name in used}
     return {
         constant
         for constant in wanted
-        if (constant.module, constant.name) in used or (constant.name[0] != "_" and constant.name in public)
+        if (constant.module, constant.name) in used
+        or (constant.name[0] != "_" and constant.name in public)
     }
 
 
@@ -161,12 +220,16 @@ def _all_outcomes(
     """Those of each value, in a process of its own."""
     context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(jobs, context) as pool:
-        pending = {pool.submit(_outcomes_with, task, *pair, limit_s): pair for pair in tried}
+        pending = {
+            pool.submit(_outcomes_with, task, *pair, limit_s): pair for pair in tried
+        }
         for done in as_completed(pending):
             yield pending[done], done.result()
 
 
-def _outcomes_with(task: Task, constant: Constant, value: float, limit_s: float) -> list[Outcome] | str:
+def _outcomes_with(
+    task: Task, constant: Constant, value: float, limit_s: float
+) -> list[Outcome] | str:
     """The searches with another value; a row that says why where they fail."""
     usual = constant.value
     shown = f"| {constant.label} | {usual:g} → {value:g} |"
@@ -190,10 +253,14 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 def set_value(constant: Constant, value: float) -> None:
     """Sets it in its module, and in those that import it by name."""
-    namesakes = {number.module for number in constants() if number.name == constant.name} - {constant.module}
+    namesakes = {
+        number.module for number in constants() if number.name == constant.name
+    } - {constant.module}
     usual = constant.value
     for name, module in list(sys.modules.items()):
-        is_same = name.startswith("nws_sweep") and vars(module).get(constant.name) is usual
+        is_same = (
+            name.startswith("nws_sweep") and vars(module).get(constant.name) is usual
+        )
         if is_same and name not in namesakes:
             setattr(module, constant.name, value)
 
@@ -202,7 +269,9 @@ def _changes(usual: Sequence[Outcome], outcomes: Sequence[Outcome]) -> bool:
     return any(before != after for before, after in zip(usual, outcomes, strict=True))
 
 
-def _row(label: str, value: str, usual: Sequence[Outcome], outcomes: Sequence[Outcome]) -> str:
+def _row(
+    label: str, value: str, usual: Sequence[Outcome], outcomes: Sequence[Outcome]
+) -> str:
     """The figures, and by how much they exceed those of ``usual``."""
     figures = zip(_figures(outcomes), _figures(usual), strict=True)
     cells = [f"{figure:.1f} ({figure - before:+.1f})" for figure, before in figures]
@@ -216,7 +285,10 @@ def _row(label: str, value: str, usual: Sequence[Outcome], outcomes: Sequence[Ou
 
 
 def _figures(outcomes: Sequence[Outcome]) -> list[float]:
-    regrets, costs_s = [outcome.regret for outcome in outcomes], [outcome.cost_s for outcome in outcomes]
+    regrets, costs_s = (
+        [outcome.regret for outcome in outcomes],
+        [outcome.cost_s for outcome in outcomes],
+    )
     rows = [contains for outcome in outcomes for contains in outcome.rows]
     ratios = [contains for outcome in outcomes for contains in outcome.ratios]
     return [

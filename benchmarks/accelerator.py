@@ -1,4 +1,5 @@
-"""Searches, watches and tunes training on a CUDA device, and compares each with epochs of bare loops."""
+"""Searches, watches and tunes training on a CUDA device, and compares each with epochs
+of bare loops."""
 
 import functools
 import itertools
@@ -132,7 +133,8 @@ class Finding:
     slower: float
     measured: float
     search_s: float
-    said: float | None  # share of waiting, as watch has it; None where the truth is not known
+    # share of waiting, as watch has it; None where the truth is not known
+    said: float | None
     waits: float | None
     pinned: float
     tuned_first: float  # first epoch with page-locked memory / that of a bare loop
@@ -140,7 +142,8 @@ class Finding:
 
 
 def run(repeats: int, only: Sequence[str], output: Path, command: str) -> None:
-    """Measures the cases ``repeats`` times, and writes the page after each; ``only`` has their names, empty for all."""
+    """Measures the cases ``repeats`` times, and writes the page after each; ``only``
+    has their names, empty for all."""
     if not torch.cuda.is_available():
         raise ValueError("there is no CUDA device")
     findings: list[Finding] = []
@@ -148,13 +151,20 @@ def run(repeats: int, only: Sequence[str], output: Path, command: str) -> None:
         findings.append(found := _found(name, number))
         support.print_line(repr(found))
         origin = support.origin(command, number, "repeat")
-        output.write_text(page(findings, f"{origin} Device: {torch.cuda.get_device_name()}."))
+        output.write_text(
+            page(findings, f"{origin} Device: {torch.cuda.get_device_name()}.")
+        )
 
 
 def _found(name: str, seed: int) -> Finding:
     training = CASES[name]
-    dataset, step = training.dataset(training.batches * training.batch_size), training.step()
-    open_loader = functools.partial(DataLoader, dataset, training.batch_size, shuffle=True)
+    dataset, step = (
+        training.dataset(training.batches * training.batch_size),
+        training.step(),
+    )
+    open_loader = functools.partial(
+        DataLoader, dataset, training.batch_size, shuffle=True
+    )
     result = nws_sweep.search(
         dataset, batch_size=training.batch_size, shuffle=True, training_step=training.step(), reuse="never",
         progress=False,
@@ -164,12 +174,18 @@ def _found(name: str, seed: int) -> Finding:
     numbers = sorted({*training.numbers, best.num_workers})
     random.Random(seed).shuffle(numbers)
     bare_s = {
-        n: _epoch_s(open_loader(**(settings if n == best.num_workers else {"num_workers": n})), step) for n in numbers
+        n: _epoch_s(
+            open_loader(**(settings if n == best.num_workers else {"num_workers": n})),
+            step,
+        )
+        for n in numbers
     }
     shortest_s, own_s = min(bare_s.values()), bare_s[best.num_workers]
     pinned_s = _epoch_s(open_loader(**settings, pin_memory=True), step)
     said, waits = _watched(training, open_loader(num_workers=training.start), step)
-    first_s, second_s = _tuned_s(open_loader(num_workers=training.start, pin_memory=True), step)
+    first_s, second_s = _tuned_s(
+        open_loader(num_workers=training.start, pin_memory=True), step
+    )
     return Finding(
         name=name, picked=f"{best.num_workers} x {best.prefetched}" if best.num_workers else "0",
         slower=own_s / shortest_s, measured=_price_s(result) / own_s, search_s=result.cost_s, said=said, waits=waits,
@@ -178,7 +194,12 @@ def _found(name: str, seed: int) -> Finding:
 
 
 def _price_s(result: SearchResult) -> float:
-    return next(one.objective_s for one in result.trials if one.settings == result.settings) or 0.0
+    return (
+        next(
+            one.objective_s for one in result.trials if one.settings == result.settings
+        )
+        or 0.0
+    )
 
 
 def _epoch_s(loader: Iterable[Any], step: Callable[[Any], None]) -> float:
@@ -189,8 +210,11 @@ def _epoch_s(loader: Iterable[Any], step: Callable[[Any], None]) -> float:
     return time.perf_counter() - began_s
 
 
-def _watched(training: Training, loader: "DataLoader[Any]", step: Callable[[Any], None]) -> tuple[Any, Any]:
-    """The share of the time for which the device waits, as said and as it is; None where the truth is not known."""
+def _watched(
+    training: Training, loader: "DataLoader[Any]", step: Callable[[Any], None]
+) -> tuple[Any, Any]:
+    """The share of the time for which the device waits, as said and as it is; None
+    where the truth is not known."""
     if training.step_s is None:
         return None, None
     watched: Any = nws_sweep.watch(loader, progress=False)
@@ -198,17 +222,22 @@ def _watched(training: Training, loader: "DataLoader[Any]", step: Callable[[Any]
     _epoch_s(itertools.islice(batches, training.batches // 4), step)
     later_s = _epoch_s(batches, step)
     said = watched.tuning.reason.partition("waits for data ")[2].partition(" %")[0]
-    return float(said) / 100, max(0.0, 1 - training.batches * 3 / 4 * training.step_s / later_s)
+    return float(said) / 100, max(
+        0.0, 1 - training.batches * 3 / 4 * training.step_s / later_s
+    )
 
 
-def _tuned_s(loader: "DataLoader[Any]", step: Callable[[Any], None]) -> tuple[float, float]:
+def _tuned_s(
+    loader: "DataLoader[Any]", step: Callable[[Any], None]
+) -> tuple[float, float]:
     """The first two epochs, s."""
     tuned = nws_sweep.autotune(loader, reuse="never", progress=False)
     return _epoch_s(tuned, step), _epoch_s(tuned, step)
 
 
 def page(findings: Sequence[Finding], origin: str) -> str:
-    """The whole page, in Markdown: medians, with the least and the largest of several repeats."""
+    """The whole page, in Markdown: medians, with the least and the largest of several
+    repeats."""
     starts = ", ".join(str(training.start) for training in CASES.values())
     lines = [
         "# Training on an accelerator\n", f"{_summary(findings)} {origin}\n", _INTRODUCTION.format(starts=starts),
@@ -218,8 +247,18 @@ def page(findings: Sequence[Finding], origin: str) -> str:
     ]  # fmt: skip
     for name in dict.fromkeys(one.name for one in findings):
         own = [one for one in findings if one.name == name]
-        waits = [(one.said, one.waits) for one in own if one.said is not None and one.waits is not None]
-        said = ", ".join(units.share(statistics.median(each)) for each in zip(*waits, strict=True)) or units.NOTHING
+        waits = [
+            (one.said, one.waits)
+            for one in own
+            if one.said is not None and one.waits is not None
+        ]
+        said = (
+            ", ".join(
+                units.share(statistics.median(each))
+                for each in zip(*waits, strict=True)
+            )
+            or units.NOTHING
+        )
         cells = [
             ", ".join(dict.fromkeys(one.picked for one in own)),
             _spread([one.slower for one in own]),
@@ -227,7 +266,13 @@ def page(findings: Sequence[Finding], origin: str) -> str:
             units.seconds(statistics.median(one.search_s for one in own)),
             said,
             _spread([one.pinned for one in own]),
-            ", ".join(_spread(epochs) for epochs in ([one.tuned_first for one in own], [one.tuned for one in own])),
+            ", ".join(
+                _spread(epochs)
+                for epochs in (
+                    [one.tuned_first for one in own],
+                    [one.tuned for one in own],
+                )
+            ),
             str(len(own)),
         ]
         lines.append(f"| {' | '.join([name, *cells])} |")
@@ -238,7 +283,12 @@ def _summary(findings: Sequence[Finding]) -> str:
     """The largest ratios of the medians of the training runs."""
     names = dict.fromkeys(one.name for one in findings)
     slower, first, second = (
-        max(statistics.median(getattr(one, ratio) for one in findings if one.name == name) for name in names)
+        max(
+            statistics.median(
+                getattr(one, ratio) for one in findings if one.name == name
+            )
+            for name in names
+        )
         for ratio in ("slower", "tuned_first", "tuned")
     )
     return (

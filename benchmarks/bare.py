@@ -1,6 +1,8 @@
-"""A plain timed loop over a DataLoader, as a user would write it, independent of how nws_sweep measures.
+"""A plain timed loop over a DataLoader, as a user would write it, independent of how
+nws_sweep measures.
 
-``measure_epoch`` and ``run_peer`` are called by ``child.call``, each in a fresh process.
+``measure_epoch`` and ``run_peer`` are called by ``child.call``, each in a fresh
+process.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ class Recipe:
     num_workers: int = 0
     prefetch_factor: int = PREFETCH_FACTOR
     in_order: bool = True
-    least_s: float = 0.0  # least time of the counted epochs together; they are repeated until then
+    # least time of the counted epochs together; they are repeated until then
+    least_s: float = 0.0
     limit_s: float = math.inf  # longer epochs of the oracle are stopped
 
 
@@ -60,12 +63,16 @@ def measure_epoch(recipe: Recipe) -> Epochs:
     def until(timestamps: Timestamps) -> bool:
         return may_stop(timestamps, workers, recipe.limit_s, workload.period)
 
-    while not epochs or (len(epochs[-1]) == workload.batches and sum(lengths_s) < recipe.least_s):
+    while not epochs or (
+        len(epochs[-1]) == workload.batches and sum(lengths_s) < recipe.least_s
+    ):
         began = time.perf_counter()
         timestamps = run_epoch(loader, training_step, until)
         end_s = time.perf_counter() - began - timestamps[-1]
         epochs.append(timestamps)
-        lengths_s.append(projected_epoch_s(timestamps, workload.batches, workers) + end_s)
+        lengths_s.append(
+            projected_epoch_s(timestamps, workload.batches, workers) + end_s
+        )
     return Epochs(
         epoch_s=statistics.fmean(lengths_s),
         is_whole=len(epochs[-1]) == workload.batches,
@@ -73,17 +80,23 @@ def measure_epoch(recipe: Recipe) -> Epochs:
     )
 
 
-Probe = tuple[int, int, float]  # workers, batches taken, seconds until the last was taken
+# workers, batches taken, seconds until the last was taken
+Probe = tuple[int, int, float]
 
 
 def run_peer(script: tuple[str, Recipe, Task]) -> tuple[int, list[Probe]]:
-    """The pick of another method, with a fresh DataLoader for each candidate, and its measurements."""
+    """The pick of another method, with a fresh DataLoader for each candidate, and its
+    measurements."""
     peer, recipe, task = script
     dataset, training_step = made(recipe)
     probes: list[Probe] = []
 
     def time_epoch(num_workers: int, until: Until) -> Timestamps:
-        timestamps = run_epoch(open_loader(dataset, replace(recipe, num_workers=num_workers)), training_step, until)
+        timestamps = run_epoch(
+            open_loader(dataset, replace(recipe, num_workers=num_workers)),
+            training_step,
+            until,
+        )
         probes.append((num_workers, len(timestamps), timestamps[-1]))
         return timestamps
 
@@ -96,7 +109,8 @@ def made(recipe: Recipe) -> tuple[Any, Callable[[Any], None]]:
 
 
 def open_loader(dataset: Any, recipe: Recipe) -> DataLoader[Any]:
-    """The DataLoader of a recipe; TypeError if torch is older than 2.6 and ``in_order`` is False."""
+    """The DataLoader of a recipe; TypeError if torch is older than 2.6 and ``in_order``
+    is False."""
     from torch.utils.data import DataLoader
 
     keywords = recipe.workload.loader_keywords()
@@ -107,7 +121,9 @@ def open_loader(dataset: Any, recipe: Recipe) -> DataLoader[Any]:
     return DataLoader(dataset, num_workers=recipe.num_workers, **keywords)
 
 
-def run_epoch(loader: DataLoader[Any], training_step: Callable[[Any], None], until: Until = whole) -> Timestamps:
+def run_epoch(
+    loader: DataLoader[Any], training_step: Callable[[Any], None], until: Until = whole
+) -> Timestamps:
     """The timestamps of an epoch, which ``until`` may stop early."""
     timestamps: list[float] = []
     began = time.perf_counter()

@@ -1,4 +1,5 @@
-"""The workloads, with epochs long enough to be timed and short enough to be repeated."""
+"""The workloads, with epochs long enough to be timed and short enough to be
+repeated."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ class Planted:
     wait_s: float = 0.0  # mean wait in the process that makes the sample
     cpu_s: float = 0.0  # CPU time of all threads there
     sampler_s: float = 0.0  # of the sampler for an index, in the main process
-    spread: float = 0.0  # standard deviation of the cost of a sample / its mean, if samples come in random order
+    # standard deviation of the cost of a sample / its mean, if samples come in random
+    # order
+    spread: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,16 +31,21 @@ class Workload:
 
     name: str
     about: str  # what makes it slow
-    target: str  # class of the dataset in ``benchmarks.workloads``, with ``samples`` as first argument
+    # class of the dataset in ``benchmarks.workloads``, with ``samples`` as first
+    # argument
+    target: str
     batch_size: int
     batches: int  # per epoch
-    arguments: Mapping[str, Any] = field(default_factory=dict)  # of the dataset, besides ``samples``
+    # of the dataset, besides ``samples``
+    arguments: Mapping[str, Any] = field(default_factory=dict)
     step_s: float = 0.0  # sleep of the training step for each batch
-    samples: int | None = None  # per epoch, if the last batch is shorter than the others
+    # per epoch, if the last batch is shorter than the others
+    samples: int | None = None
     shuffle: bool = True
     most_workers: int = 32  # the largest number that the oracle tries besides the picks
     least_workers: int = 0  # the smallest number whose epochs are predicted
-    long: bool = False  # whether an epoch is too long for methods that need whole epochs
+    # whether an epoch is too long for methods that need whole epochs
+    long: bool = False
     period: int = 1  # batches after which costs in a fixed order repeat
     planted: Planted = Planted()
 
@@ -45,14 +53,21 @@ class Workload:
     def dataset(self) -> dict[str, Any]:
         """The dataset, a node for Hydra's ``instantiate``."""
         samples = self.samples or self.batches * self.batch_size
-        return {"_target_": f"benchmarks.workloads.{self.target}", "samples": samples, **self.arguments}
+        return {
+            "_target_": f"benchmarks.workloads.{self.target}",
+            "samples": samples,
+            **self.arguments,
+        }
 
     @property
     def training_step(self) -> dict[str, Any]:
         """The training step, a node for Hydra's ``instantiate``."""
         if not self.step_s:
             return {"_target_": "nws_sweep.dataloading.training_steps.Nothing"}
-        return {"_target_": "nws_sweep.dataloading.training_steps.Sleep", "seconds_per_batch": self.step_s}
+        return {
+            "_target_": "nws_sweep.dataloading.training_steps.Sleep",
+            "seconds_per_batch": self.step_s,
+        }
 
     @property
     def line(self) -> str:
@@ -74,16 +89,21 @@ class Workload:
         if not self.planted.sampler_s:
             return {"batch_size": self.batch_size, "shuffle": self.shuffle}
         module = importlib.import_module("benchmarks.workloads")
-        sampler = module.SlowSampler(self.batches * self.batch_size, self.planted.sampler_s)
+        sampler = module.SlowSampler(
+            self.batches * self.batch_size, self.planted.sampler_s
+        )
         return {"batch_size": self.batch_size, "sampler": sampler}
 
     def least_batch_s(self, workers: int, cpus: int) -> float:
-        """The least seconds per batch that are possible by what is planted; 0 if nothing is known."""
+        """The least seconds per batch that are possible by what is planted; 0 if
+        nothing is known."""
         making_s = self.batch_size * (self.planted.wait_s + self.planted.cpu_s)
         main_s = self.batch_size * self.planted.sampler_s + self.step_s
         if workers == 0:
             return making_s + main_s
-        return max(making_s / workers, self.batch_size * self.planted.cpu_s / cpus, main_s)
+        return max(
+            making_s / workers, self.batch_size * self.planted.cpu_s / cpus, main_s
+        )
 
 
 def _sleep(seconds: float, batch: Any) -> None:
@@ -96,7 +116,8 @@ def chosen(workloads: Sequence[Workload], names: Collection[str]) -> list[Worklo
     return [workload for workload in workloads if not names or workload.name in names]
 
 
-_SPREAD_1 = math.sqrt(math.e - 1)  # standard deviation / mean of log-normal times whose logarithms have 1
+# standard deviation / mean of log-normal times whose logarithms have 1
+_SPREAD_1 = math.sqrt(math.e - 1)
 
 CACHE = os.environ.get("NWS_SWEEP_CACHE_DIR", "~/.cache/nws_sweep")
 
@@ -233,7 +254,11 @@ NUMBERS_WORKLOADS = (
 
 def find(name: str) -> Workload:
     """The workload of this name."""
-    return next(workload for workload in (*NUMBERS_WORKLOADS, *SEARCH_WORKLOADS) if workload.name == name)
+    return next(
+        workload
+        for workload in (*NUMBERS_WORKLOADS, *SEARCH_WORKLOADS)
+        if workload.name == name
+    )
 
 
 QUICK_NUMBERS_NAMES = ("waits", "short")

@@ -1,4 +1,5 @@
-"""Workloads constructed to have one or two known bottlenecks, with the expected diagnoses."""
+"""Workloads constructed to have one or two known bottlenecks, with the expected
+diagnoses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +7,9 @@ from typing import Any
 
 from nws_sweep.model.bottlenecks import Bottleneck
 
-_NOTHING: Mapping[str, Any] = {"_target_": "nws_sweep.dataloading.training_steps.Nothing"}
+_NOTHING: Mapping[str, Any] = {
+    "_target_": "nws_sweep.dataloading.training_steps.Nothing"
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,11 +18,14 @@ class Case:
 
     name: str
     about: str
-    expected: Bottleneck | None  # the first bottleneck of a right diagnosis; None if it must have none
+    # the first bottleneck of a right diagnosis; None if it must have none
+    expected: Bottleneck | None
     besides: tuple[Bottleneck, ...] = ()  # further bottlenecks that it must have
     says: str = ""  # what its explanation must contain
-    dataset: tuple[str, Mapping[str, Any]]  # class in ``benchmarks.workloads``, and its arguments
-    training_step: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)  # for Hydra's ``instantiate``
+    # class in ``benchmarks.workloads``, and its arguments
+    dataset: tuple[str, Mapping[str, Any]]
+    # for Hydra's ``instantiate``
+    training_step: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     loader: Mapping[str, Any] = field(default_factory=dict)
     measure: Mapping[str, Any] = field(default_factory=dict)  # other than the defaults
     most: int = 32  # the largest candidate
@@ -27,13 +33,19 @@ class Case:
 
 
 def _sleeping(seconds: float) -> dict[str, Any]:
-    return {"_target_": "nws_sweep.dataloading.training_steps.Sleep", "seconds_per_batch": seconds}
+    return {
+        "_target_": "nws_sweep.dataloading.training_steps.Sleep",
+        "seconds_per_batch": seconds,
+    }
 
 
 def _training(*layers: int) -> dict[str, Any]:
     return {
         "_target_": "nws_sweep.dataloading.training_steps.Train",
-        "model": {"_target_": "nws_sweep.dataloading.training_steps.mlp", "layers": list(layers)},
+        "model": {
+            "_target_": "nws_sweep.dataloading.training_steps.mlp",
+            "layers": list(layers),
+        },
         "loss": {"_target_": "torch.nn.CrossEntropyLoss"},
         "optimizer": {"_target_": "torch.optim.SGD", "_partial_": True, "lr": 0.01},
         "device": "cpu",

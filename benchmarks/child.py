@@ -16,9 +16,14 @@ Result = TypeVar("Result")
 _EXIT_WITHIN_S = 10.0
 
 
-def call(function: Callable[[Argument], Result], argument: Argument, timeout_s: float = 900.0) -> Result:
-    """The result of a function of a module, called in a child; RuntimeError if there is none within ``timeout_s``."""
-    process = fork_server.fork(support.start_fork_server().connection, f"{__name__}:_run", function, argument)
+def call(
+    function: Callable[[Argument], Result], argument: Argument, timeout_s: float = 900.0
+) -> Result:
+    """The result of a function of a module, called in a child; RuntimeError if there is
+    none within ``timeout_s``."""
+    process = fork_server.fork(
+        support.start_fork_server().connection, f"{__name__}:_run", function, argument
+    )
     try:
         result: Result = _received(process.connection, function.__module__, timeout_s)
         return result
@@ -40,7 +45,10 @@ def _run(connection: Connection, function: Callable[[Any], Any], argument: Any) 
     import torch
 
     gc.freeze()  # as in a trial process
-    multiprocessing.set_start_method(None, force=True)  # workers start as in the user's program
-    warnings.filterwarnings("ignore", message=r"This DataLoader will create \d+ worker processes")
+    # workers start as in the user's program
+    multiprocessing.set_start_method(None, force=True)
+    warnings.filterwarnings(
+        "ignore", message=r"This DataLoader will create \d+ worker processes"
+    )
     torch.seed()  # a fresh process would draw the same order each time
     connection.send(function(argument))

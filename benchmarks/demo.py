@@ -1,4 +1,5 @@
-"""Runs ``scripts/demo``, and keeps its tables, its picture and its report for the documents."""
+"""Runs ``scripts/demo``, and keeps its tables, its picture and its report for the
+documents."""
 
 import os
 import shutil
@@ -20,7 +21,14 @@ _ABOUT = {
     "tensors": "real: tensors in memory",
 }
 _PICTURE = "throughput_vs_num_workers.png"
-_HEADER = ["workload", "samples", "best num_workers", "CPU count", "speed-up over the CPU count", "the rule is"]
+_HEADER = [
+    "workload",
+    "samples",
+    "best num_workers",
+    "CPU count",
+    "speed-up over the CPU count",
+    "the rule is",
+]
 _INTRODUCTION = """\
 What `scripts/demo` measures: a grid of configurations, and four workloads for which the rule of thumb "as many workers
 as CPUs" is right or wrong. The first table is that of the last run, as are its report,
@@ -29,23 +37,36 @@ runs, and in brackets the lowest and the highest value where they differ."""
 
 
 def run(output: Path, repeats: int, command: str) -> None:
-    """Writes the page, and beside it the report; the picture goes to ``images`` beside the folder of the page."""
+    """Writes the page, and beside it the report; the picture goes to ``images`` beside
+    the folder of the page."""
     with tempfile.TemporaryDirectory() as name:
         folders = [Path(name) / f"demo-{number}" for number in range(repeats)]
         for folder in folders:
-            subprocess.run(["scripts/demo"], check=True, env={**os.environ, "DEMO_DIR": str(folder)})
+            subprocess.run(
+                ["scripts/demo"],
+                check=True,
+                env={**os.environ, "DEMO_DIR": str(folder)},
+            )
         grid, last = (folders[-1] / part for part in ("photos", "workloads"))
         workloads = [summarise(storage.find(folder / last.name)) for folder in folders]
         origin = support.origin(command, repeats, "run")
-        output.write_text(page(summarise(storage.find(grid)), workloads, origin), "utf-8")
+        output.write_text(
+            page(summarise(storage.find(grid)), workloads, origin), "utf-8"
+        )
         shutil.copy(grid / storage.PAGE, output.with_name("example-report.html"))
-        shutil.copy(last / storage.PLOTS / _PICTURE, output.parent.parent / "images" / "demo.png")
+        shutil.copy(
+            last / storage.PLOTS / _PICTURE,
+            output.parent.parent / "images" / "demo.png",
+        )
     support.print_line(f"written to {output}")
 
 
 def page(grid: Summary, workloads: Sequence[Summary], origin: str) -> str:
     """The page of a grid, and of the workloads in each run."""
-    rows = [_row(runs) for runs in zip(*(summary.configurations for summary in workloads), strict=True)]
+    rows = [
+        _row(runs)
+        for runs in zip(*(summary.configurations for summary in workloads), strict=True)
+    ]
     sections = [
         "# The demo",
         _INTRODUCTION,
@@ -58,24 +79,38 @@ def page(grid: Summary, workloads: Sequence[Summary], origin: str) -> str:
 
 def _row(runs: Sequence[ConfigurationSummary]) -> list[str]:
     first, best = runs[0].run, [one.best.num_workers for one in runs if one.best]
-    name, count = first.folder.name.partition("=")[2].partition(",")[0], first.result.host.usable_cpus
+    name, count = (
+        first.folder.name.partition("=")[2].partition(",")[0],
+        first.result.host.usable_cpus,
+    )
     if not best:
         return [name, _ABOUT[name], "", str(count), "", "not measured"]
     gains = [one.gain_over_reference.value for one in runs if one.gain_over_reference]
     judged = verdict(statistics.median_low(best), count)
-    return [name, _ABOUT[name], _spread(best, str), str(count), _spread(gains, "{:.2f}x".format), judged]
+    return [
+        name,
+        _ABOUT[name],
+        _spread(best, str),
+        str(count),
+        _spread(gains, "{:.2f}x".format),
+        judged,
+    ]
 
 
 def _spread(values: Sequence[float], text: Callable[[float], str]) -> str:
-    """Median, and lowest and highest value if they look different; empty without values."""
+    """Median, and lowest and highest value if they look different; empty without
+    values."""
     if not values:
         return ""
-    median, low, high = (text(measure(values)) for measure in (statistics.median_low, min, max))
+    median, low, high = (
+        text(measure(values)) for measure in (statistics.median_low, min, max)
+    )
     return median if low == high else f"{median} ({low} to {high})"
 
 
 def verdict(best: int, count: int) -> str:
-    """How a rule of thumb that gives ``count`` workers compares with the best number."""
+    """How a rule of thumb that gives ``count`` workers compares with the best
+    number."""
     if best == count:
         return "right"
     return "too few" if best > count else "too many" if best else "worse than none"

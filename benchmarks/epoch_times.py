@@ -1,7 +1,7 @@
 """Times per batch and per epoch from the timestamps of a plain loop. Pure.
 
-Position k is reached when k batches have been taken, at ``timestamps[k - 1]``. The queue holds ``PREFETCH_FACTOR``
-batches of each worker.
+Position k is reached when k batches have been taken, at ``timestamps[k - 1]``. The
+queue holds ``PREFETCH_FACTOR`` batches of each worker.
 """
 
 import math
@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 
 PREFETCH_FACTOR = 2
 
-# When each batch of an epoch had been taken, s since just before iter(loader); at least one.
+# When each batch of an epoch had been taken, s since just before iter(loader); at
+# least one.
 Timestamps = Sequence[float]
 # Called after each batch with the timestamps so far; True stops the epoch.
 Until = Callable[[Timestamps], bool]
@@ -26,9 +27,11 @@ def first_steady(workers: int) -> int:
 
 
 def steady_span(batches: int, workers: int, period: int = 1) -> tuple[int, int] | None:
-    """First and last position between filling the queue and running out of batches to load; None if there are none.
+    """First and last position between filling the queue and running out of batches to
+    load; None if there are none.
 
-    Their distance is a multiple of the number of workers, and of the period in which costs repeat if it is long enough.
+    Their distance is a multiple of the number of workers, and of the period in which
+    costs repeat if it is long enough.
     """
     first = first_steady(workers)
     length = batches - PREFETCH_FACTOR * workers - first
@@ -43,30 +46,45 @@ def _multiple(workers: int, period: int) -> int:
     return math.lcm(max(1, workers), period)
 
 
-def may_stop(timestamps: Timestamps, workers: int, limit_s: float, period: int = 1) -> bool:
-    """Whether an epoch may be stopped: it has lasted ``limit_s`` and at least two whole multiples of the workers.
+def may_stop(
+    timestamps: Timestamps, workers: int, limit_s: float, period: int = 1
+) -> bool:
+    """Whether an epoch may be stopped: it has lasted ``limit_s`` and at least two whole
+    multiples of the workers.
 
     And of the period, in batches, in which the costs of data in a fixed order repeat.
     """
     multiple = _multiple(workers, period)
     steady = len(timestamps) - first_steady(workers)
-    return timestamps[-1] >= limit_s and steady >= 2 * multiple and steady % multiple == 0
+    return (
+        timestamps[-1] >= limit_s and steady >= 2 * multiple and steady % multiple == 0
+    )
 
 
 def projected_epoch_s(timestamps: Timestamps, batches: int, workers: int) -> float:
-    """Length of an epoch, s; batches after a stop that ``may_stop`` allowed are projected at the steady pace."""
+    """Length of an epoch, s; batches after a stop that ``may_stop`` allowed are
+    projected at the steady pace."""
     seen, first = len(timestamps), first_steady(workers)
     if seen == batches:
         return timestamps[-1]
-    return timestamps[-1] + (timestamps[-1] - timestamps[first - 1]) / (seen - first) * (batches - seen)
+    return timestamps[-1] + (timestamps[-1] - timestamps[first - 1]) / (
+        seen - first
+    ) * (batches - seen)
 
 
-def steady_batch_s(epochs: Sequence[Timestamps], batches: int, workers: int, period: int = 1) -> float | None:
-    """Steady seconds per batch over all epochs, some of which were stopped; None if they are too short."""
+def steady_batch_s(
+    epochs: Sequence[Timestamps], batches: int, workers: int, period: int = 1
+) -> float | None:
+    """Steady seconds per batch over all epochs, some of which were stopped; None if
+    they are too short."""
     elapsed_s, count = 0.0, 0
     for timestamps in epochs:
         is_whole = len(timestamps) == batches
-        span = steady_span(batches, workers, period) if is_whole else (first_steady(workers), len(timestamps))
+        span = (
+            steady_span(batches, workers, period)
+            if is_whole
+            else (first_steady(workers), len(timestamps))
+        )
         if span:
             elapsed_s += timestamps[span[1] - 1] - timestamps[span[0] - 1]
             count += span[1] - span[0]

@@ -1,4 +1,5 @@
-"""Raw figures of a benchmark, a line of JSON each, written while measuring so that --resume can continue."""
+"""Raw figures of a benchmark, a line of JSON each, written while measuring so that
+--resume can continue."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,8 @@ QUIET = "quiet"  # no neighbour; see ``neighbours``
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A row of the table that a search prints; None for figures that it does not have."""
+    """A row of the table that a search prints; None for figures that it does not
+    have."""
 
     workers: int
     prefetch_factor: int = PREFETCH_FACTOR
@@ -38,9 +40,11 @@ class Outcome:
     prefetch_factor: int = PREFETCH_FACTOR  # recommended
     most_processes: int = 0  # that the method started and that ran at the same time
     cost_s: float = 0.0  # wall time of the method
-    tied: tuple[int, ...] = ()  # further values of num_workers that are statistically tied
+    # further values of num_workers that are statistically tied
+    tied: tuple[int, ...] = ()
     tried: tuple[int, ...] = ()  # the measured values of num_workers
-    crashes: tuple[str, ...] = ()  # a line per failed trial, and for a failure of the method
+    # a line per failed trial, and for a failure of the method
+    crashes: tuple[str, ...] = ()
     left_behind: tuple[str, ...] = ()  # a line per process that was alive afterwards
     beside: str = QUIET  # the neighbour
     rows: tuple[Row, ...] = ()
@@ -48,7 +52,8 @@ class Outcome:
 
     @property
     def label(self) -> str | None:
-        """The recommended num_workers, with the prefetch_factor in brackets if it is not the usual one."""
+        """The recommended num_workers, with the prefetch_factor in brackets if it is
+        not the usual one."""
         if self.pick is None or self.prefetch_factor == PREFETCH_FACTOR:
             return None if self.pick is None else str(self.pick)
         return f"{self.pick} ({self.prefetch_factor})"
@@ -62,7 +67,8 @@ class Run:
     workers: int
     repeat: int  # from 1
     number: int  # of the pass in its repeat, from 1
-    epoch_s: float | None  # length of an epoch with its start-up; None if the run failed
+    # length of an epoch with its start-up; None if the run failed
+    epoch_s: float | None
     batch_s: float | None = None  # steady seconds per batch; None for short epochs
     whole: bool = True  # False if the end of an epoch was projected
     own: bool = True  # False if the number was measured only because a method picked it
@@ -83,7 +89,8 @@ class Forecast:
     interval_s: tuple[float, float]
     measured_s: float
     recorded_s: float  # windows of the trials whose records were replayed
-    again_s: float | None = None  # the same epoch after the others of its workload, measured for one of them
+    # the same epoch after the others of its workload, measured for one of them
+    again_s: float | None = None
 
     @property
     def ratio(self) -> float:
@@ -136,16 +143,20 @@ _TYPES: Mapping[str, type[Record]] = {
 
 
 class Journal:
-    """A file of records, whose first line holds the settings and the machine that they were made with.
+    """A file of records, whose first line holds the settings and the machine that they
+    were made with.
 
-    Without ``resume`` an existing file is renamed; with it, ValueError if ``made_with`` (of types that JSON preserves)
-    differs from its first line.
+    Without ``resume`` an existing file is renamed; with it, ValueError if ``made_with``
+    (of types that JSON preserves) differs from its first line.
     """
 
-    def __init__(self, path: Path, made_with: Mapping[str, Any], *, resume: bool) -> None:
+    def __init__(
+        self, path: Path, made_with: Mapping[str, Any], *, resume: bool
+    ) -> None:
         self._path = path
         self._made_with = dict(made_with)
-        self.records: list[Record] = []  # without one that was interrupted while it was written
+        # without one that was interrupted while it was written
+        self.records: list[Record] = []
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and resume:
             self.records = self._read()
@@ -155,10 +166,18 @@ class Journal:
 
     def _read(self) -> list[Record]:
         lines = self._path.read_text("utf-8").splitlines(keepends=True)
-        first, *rest = [json.loads(line) for line in lines if line.endswith("\n")] or [None]
+        first, *rest = [json.loads(line) for line in lines if line.endswith("\n")] or [
+            None
+        ]
         if first != self._made_with:
-            raise ValueError(f"{self._path} was made with other settings or on another machine: leave out --resume")
-        return [msgspec.convert(value, _TYPES[name]) for line in rest for name, value in line.items()]
+            raise ValueError(
+                f"{self._path} was made with other settings or on another machine: leave out --resume"
+            )
+        return [
+            msgspec.convert(value, _TYPES[name])
+            for line in rest
+            for name, value in line.items()
+        ]
 
     def rewrite(self, records: Sequence[Record]) -> None:
         """Replaces the records."""
@@ -170,7 +189,10 @@ class Journal:
         """Appends records to the file."""
         self.records += records
         with self._path.open("a", encoding="utf-8") as file:
-            file.writelines(f"{json.dumps({type(one).__name__.lower(): asdict(one)})}\n" for one in records)
+            file.writelines(
+                f"{json.dumps({type(one).__name__.lower(): asdict(one)})}\n"
+                for one in records
+            )
 
     def of(self, kind: type[Kind]) -> list[Kind]:
         """The records of one kind."""

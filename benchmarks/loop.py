@@ -1,4 +1,5 @@
-"""Runs programs that train slowly for a known reason, alone and under ``nws-sweep watch``, and writes a page."""
+"""Runs programs that train slowly for a known reason, alone and under ``nws-sweep
+watch``, and writes a page."""
 
 import json
 import os
@@ -25,7 +26,9 @@ _SECONDS = {"µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 _TIME = r"([\d.]+) (µs|ms|s|min)\b"
 _SAVES = re.compile(rf"saves {_TIME}")
 _TAKES = re.compile(rf"an epoch takes {_TIME}")
-_PREDICTED = re.compile(rf"predicted with num_workers=(\d+)( in_order=False)?.*an epoch {_TIME}")
+_PREDICTED = re.compile(
+    rf"predicted with num_workers=(\d+)( in_order=False)?.*an epoch {_TIME}"
+)
 _ROW = re.compile(rf"^  ({'|'.join(part.value for part in Part)}) +(\d+) % ")
 _COLUMNS = (
     "program", "report", "planted cause", "verdict of watch", "part", "share", "bare", "off, points", "not seen",
@@ -55,7 +58,8 @@ class Watched:
         verdict: Its line, without the name of the dataset.
         shares: Of the parts of the first epoch, from 0 to 1.
         saved_s: Seconds of an epoch that the remedy saves; None if it does not say.
-        workers: For which it predicts an epoch in the order of the sampler; None for none.
+        workers: For which it predicts an epoch in the order of the sampler; None for
+            none.
     """
 
     verdict: str
@@ -75,9 +79,13 @@ class Finding:
 
     @property
     def off(self) -> float:
-        """The largest difference between watch and the stopwatch, of the parts that both have."""
+        """The largest difference between watch and the stopwatch, of the parts that
+        both have."""
         parts = tuple(Part) if self.case.times_all else (self.case.part,)
-        return max(abs(self.watched.shares.get(part, 0.0) - self.bare.get(part, 0.0)) for part in parts)
+        return max(
+            abs(self.watched.shares.get(part, 0.0) - self.bare.get(part, 0.0))
+            for part in parts
+        )
 
     @property
     def row(self) -> str:
@@ -106,8 +114,17 @@ class Overhead:
         return f"| {self.step} | {_median_and_range(self.first)} | {_median_and_range(self.later)} |"
 
 
-def run(repeats: int, rounds: int, only: Sequence[str], output: Path, command: str, *, quick: bool) -> None:
-    """Runs the cases ``repeats`` times and ``rounds`` pairs for the overhead, and writes the page."""
+def run(
+    repeats: int,
+    rounds: int,
+    only: Sequence[str],
+    output: Path,
+    command: str,
+    *,
+    quick: bool,
+) -> None:
+    """Runs the cases ``repeats`` times and ``rounds`` pairs for the overhead, and
+    writes the page."""
     names = only or (QUICK if quick else [case.name for case in CASES])
     with host_lock.held(support.LOCK_FILE, support.print_line):
         findings = []
@@ -116,20 +133,31 @@ def run(repeats: int, rounds: int, only: Sequence[str], output: Path, command: s
                 if case.name in names:
                     findings.append(finding := _find(case))
                     support.print_line(finding.row)
-        overheads = [_measure_overhead(name, 1 if quick else rounds) for name in _OF_CHEAP]
-    output.write_text(page(findings, overheads, support.origin(command, repeats, "repeat")), "utf-8")
+        overheads = [
+            _measure_overhead(name, 1 if quick else rounds) for name in _OF_CHEAP
+        ]
+    output.write_text(
+        page(findings, overheads, support.origin(command, repeats, "repeat")), "utf-8"
+    )
 
 
 def _find(case: Case) -> Finding:
     text = _run(case.name, "--bare", watches=True)
     watched = read(text)
-    remedy = ["--mended"] if watched.workers is None else ["--workers", str(watched.workers)]
+    remedy = (
+        ["--mended"] if watched.workers is None else ["--workers", str(watched.workers)]
+    )
     plain_s, mended_s = list[float](), list[float]()
     for _ in range(_PAIRS):
         plain_s += _times_s(_run(case.name))[1:]
         mended_s += _times_s(_run(case.name, *remedy))[1:]
     by_hand_s = statistics.median(plain_s) - statistics.median(mended_s)
-    return Finding(case=case, watched=watched, bare=shares_of(_epochs(text)[0]), by_hand_s=by_hand_s)
+    return Finding(
+        case=case,
+        watched=watched,
+        bare=shares_of(_epochs(text)[0]),
+        by_hand_s=by_hand_s,
+    )
 
 
 def _measure_overhead(name: str, rounds: int) -> Overhead:
@@ -137,7 +165,8 @@ def _measure_overhead(name: str, rounds: int) -> Overhead:
     for number in range(rounds):
         watched_first = number % 2 == 1
         runs = {
-            watches: _times_s(_run(name, watches=watches)) for watches in sorted((False, True), reverse=watched_first)
+            watches: _times_s(_run(name, watches=watches))
+            for watches in sorted((False, True), reverse=watched_first)
         }
         first.append(runs[True][0] / runs[False][0])
         later.append(sum(runs[True][1:]) / sum(runs[False][1:]))
@@ -149,7 +178,15 @@ def _measure_overhead(name: str, rounds: int) -> Overhead:
 def _run(name: str, *arguments: str, watches: bool = False) -> str:
     """What a program prints, on both streams."""
     watch = ["nws_sweep", "watch", "-m"] if watches else []
-    command = [sys.executable, "-W", "ignore", "-m", *watch, f"{_PACKAGE}.{name}", *arguments]
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        *watch,
+        f"{_PACKAGE}.{name}",
+        *arguments,
+    ]
     environment = os.environ | {"PYTHONPATH": str(_ROOT)}
     return subprocess.run(
         command, cwd=_ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -162,22 +199,41 @@ def _epochs(text: str) -> list[Mapping[str, float]]:
 
 
 def _times_s(text: str) -> list[float]:
-    return [float(line.removesuffix(" s")) for line in text.splitlines() if re.fullmatch(r"[\d.]+ s", line)]
+    return [
+        float(line.removesuffix(" s"))
+        for line in text.splitlines()
+        if re.fullmatch(r"[\d.]+ s", line)
+    ]
 
 
 def shares_of(epoch: Mapping[str, float]) -> Mapping[Part, float]:
-    """The shares of the parts of an epoch that a program printed; what no part has is making."""
+    """The shares of the parts of an epoch that a program printed; what no part has is
+    making."""
     parts = {part: epoch.get(part.value, 0.0) / epoch["epoch_s"] for part in Part}
-    return parts | {Part.MAKING: 1 - sum(share for part, share in parts.items() if part is not Part.MAKING)}
+    return parts | {
+        Part.MAKING: 1
+        - sum(share for part, share in parts.items() if part is not Part.MAKING)
+    }
 
 
 def read(text: str) -> Watched:
     """What watch says in the output of a program."""
     lines = text.splitlines()
-    verdict = next((line.removeprefix("nws_sweep: ") for line in lines if line.startswith("nws_sweep: ")), "nothing")
+    verdict = next(
+        (
+            line.removeprefix("nws_sweep: ")
+            for line in lines
+            if line.startswith("nws_sweep: ")
+        ),
+        "nothing",
+    )
     verdict = re.sub(r"^\w+: ", "", verdict)
     rows = [row for line in lines if (row := _ROW.match(line))]
-    predicted, takes, saves = _PREDICTED.search(verdict), _TAKES.search(verdict), _SAVES.search(verdict)
+    predicted, takes, saves = (
+        _PREDICTED.search(verdict),
+        _TAKES.search(verdict),
+        _SAVES.search(verdict),
+    )
     saved_s = _seconds(*saves.groups()) if saves else None
     if predicted and takes:
         saved_s = _seconds(*takes.groups()) - _seconds(*predicted.groups()[2:])
@@ -201,7 +257,9 @@ def _median_and_range(ratios: Sequence[float]) -> str:
     return f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
 
 
-def page(findings: Sequence[Finding], overheads: Sequence[Overhead], origin: str) -> str:
+def page(
+    findings: Sequence[Finding], overheads: Sequence[Overhead], origin: str
+) -> str:
     """The whole page, in Markdown."""
     near = sum(finding.off <= 0.035 for finding in findings)  # both shares are rounded
     lines = [
@@ -211,7 +269,9 @@ def page(findings: Sequence[Finding], overheads: Sequence[Overhead], origin: str
         f"| {' | '.join(_COLUMNS)} |\n{'|---' * len(_COLUMNS)}|",
         *(finding.row for finding in findings),
         "\n## What watch costs\n",
-        _ABOUT_OVERHEAD.format(rounds=max(len(overhead.first) for overhead in overheads)),
+        _ABOUT_OVERHEAD.format(
+            rounds=max(len(overhead.first) for overhead in overheads)
+        ),
         "| step | first epoch | later epochs |\n|---|---|---|",
         *(overhead.row for overhead in overheads),
     ]

@@ -1,4 +1,5 @@
-"""The programs of ``benchmarks.programs``: the public report that each is after, and the part of an epoch to blame."""
+"""The programs of ``benchmarks.programs``: the public report that each is after, and
+the part of an epoch to blame."""
 
 from dataclasses import dataclass
 
@@ -16,7 +17,8 @@ class Case:
         report: Path on GitHub of the public report.
         about: The planted cause, in a few words.
         part: Of the epoch, in which the cause shows.
-        times_all: Whether the program's stopwatch sees every part, and not only the planted one.
+        times_all: Whether the program's stopwatch sees every part, and not only the
+            planted one.
     """
 
     name: str

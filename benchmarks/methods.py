@@ -19,13 +19,20 @@ _OWN: Mapping[str, Mapping[str, Any]] = {
     PLAIN: {},
     ADAPTIVE: {"prefetch_factor": PREFETCH_FACTOR},
     LIMITED: {"prefetch_factor": PREFETCH_FACTOR, "max_workers": 32},
-    EXHAUSTIVE: {"prefetch_factor": PREFETCH_FACTOR, "max_workers": 16, "strategy": EXHAUSTIVE},
+    EXHAUSTIVE: {
+        "prefetch_factor": PREFETCH_FACTOR,
+        "max_workers": 16,
+        "strategy": EXHAUSTIVE,
+    },
 }
 # Rules of thumb, functions of the usable CPUs and the GPUs.
 HEURISTICS: Mapping[str, tuple[str, Callable[[int, int], int]]] = {
     "zero": ("num_workers=0", lambda cpus, gpus: 0),
     "cpus": ("the CPU count", lambda cpus, gpus: cpus),
-    "lightning": ("max(1, CPU count - 1), which Lightning advises", lambda cpus, gpus: max(1, cpus - 1)),
+    "lightning": (
+        "max(1, CPU count - 1), which Lightning advises",
+        lambda cpus, gpus: max(1, cpus - 1),
+    ),
     "cpus_to_8": ("min(CPU count, 8)", lambda cpus, gpus: min(cpus, 8)),
     "four_per_gpu": ("4 x max(1, GPUs)", lambda cpus, gpus: 4 * max(1, gpus)),
 }
@@ -55,9 +62,12 @@ class MethodRun:
 
 
 def of_another_version(checkout: Path, methods: Sequence[str]) -> tuple[str, ...]:
-    """The methods with default candidates, by the other version; ValueError if the folder has no nws_sweep."""
+    """The methods with default candidates, by the other version; ValueError if the
+    folder has no nws_sweep."""
     if not (checkout / "nws_sweep" / "__init__.py").is_file():
-        raise ValueError(f"--against {checkout}: must be a folder with nws_sweep/__init__.py")
+        raise ValueError(
+            f"--against {checkout}: must be a folder with nws_sweep/__init__.py"
+        )
     compared = [name for name in (PLAIN, ADAPTIVE, LIMITED) if name in methods]
     return tuple(f"{name}{OTHER}{checkout.resolve().name}" for name in compared)
 
@@ -70,8 +80,14 @@ def about(method: str) -> str:
     if method in HEURISTICS:
         return f"{HEURISTICS[method][0]}; no cost"
     if method in PEERS:
-        missing = " Run in the first repeat only." if method in NEED_WHOLE_EPOCHS else ""
-        missing += " Not run on workloads with long epochs." if method in NEED_MUCH_OF_AN_EPOCH else ""
+        missing = (
+            " Run in the first repeat only." if method in NEED_WHOLE_EPOCHS else ""
+        )
+        missing += (
+            " Not run on workloads with long epochs."
+            if method in NEED_MUCH_OF_AN_EPOCH
+            else ""
+        )
         return one_line(PEERS[method].__doc__, limit=1000) + missing
     keywords = ", ".join(f"{name}={value!r}" for name, value in _OWN[method].items())
     return f"`nws_sweep.search` with {keywords or 'default arguments, which search prefetch_factor, too'}."
@@ -79,7 +95,9 @@ def about(method: str) -> str:
 
 def takes_too_long(method: str, workload: Workload, repeat: int) -> bool:
     """Whether the method is not run on the workload in this repeat."""
-    return (workload.long and method in NEED_MUCH_OF_AN_EPOCH) or (repeat > 1 and method in NEED_WHOLE_EPOCHS)
+    return (workload.long and method in NEED_MUCH_OF_AN_EPOCH) or (
+        repeat > 1 and method in NEED_WHOLE_EPOCHS
+    )
 
 
 def run_method(method_run: MethodRun, machine: Machine) -> Outcome:
@@ -90,7 +108,10 @@ def run_method(method_run: MethodRun, machine: Machine) -> Outcome:
         try:
             answer = _answer(method_run, machine)
         except Exception as error:  # counted as a crash
-            answer = {"pick": None, "crashes": (one_line(f"{type(error).__name__}: {error}"),)}
+            answer = {
+                "pick": None,
+                "crashes": (one_line(f"{type(error).__name__}: {error}"),),
+            }
     cost_s = 0.0 if is_free else time.perf_counter() - began
     return Outcome(
         workload=method_run.workload.name,
@@ -108,8 +129,20 @@ def _answer(method_run: MethodRun, machine: Machine) -> dict[str, Any]:
     if method in HEURISTICS:
         return {"pick": HEURISTICS[method][1](machine.cpus, machine.gpus)}
     if method in _OWN:
-        checkout = {} if method_run.checkout is None else {"checkout": method_run.checkout}
-        return program.search(workload.name, _OWN[method], method_run.log_path, **checkout)
-    task = Task(cpus=machine.cpus, batches=workload.batches, batch_size=workload.batch_size)
-    pick, probes = child.call(bare.run_peer, (method, bare.Recipe(workload=workload), task), _TIMEOUT_S)
-    return {"pick": pick, "tried": tuple(workers for workers, _, _ in probes), "detail": {"probes": probes}}
+        checkout = (
+            {} if method_run.checkout is None else {"checkout": method_run.checkout}
+        )
+        return program.search(
+            workload.name, _OWN[method], method_run.log_path, **checkout
+        )
+    task = Task(
+        cpus=machine.cpus, batches=workload.batches, batch_size=workload.batch_size
+    )
+    pick, probes = child.call(
+        bare.run_peer, (method, bare.Recipe(workload=workload), task), _TIMEOUT_S
+    )
+    return {
+        "pick": pick,
+        "tried": tuple(workers for workers, _, _ in probes),
+        "detail": {"probes": probes},
+    }

@@ -1,6 +1,8 @@
-"""Neighbours: processes that compute beside a search or a bare loop, as programs of other users of a machine do.
+"""Neighbours: processes that compute beside a search or a bare loop, as programs of
+other users of a machine do.
 
-Each is a Python process that runs this module, and dies with the benchmark, also after SIGKILL.
+Each is a Python process that runs this module, and dies with the benchmark, also after
+SIGKILL.
 """
 
 import contextlib
@@ -27,14 +29,17 @@ _READY = "ready\n"
 
 @contextlib.contextmanager
 def beside(kind: str) -> Iterator[None]:
-    """Runs a neighbour of one of ``KINDS`` meanwhile; RuntimeError if it does not start."""
+    """Runs a neighbour of one of ``KINDS`` meanwhile; RuntimeError if it does not
+    start."""
     count = {QUIET: 0, ONE: 1}.get(kind, host.usable_cpus())
     with contextlib.ExitStack() as stack:
         started = [stack.enter_context(_started(kind)) for _ in range(count)]
         for process in started:
             assert process.stdout is not None
             if process.stdout.readline() != _READY:
-                raise RuntimeError(f"the neighbour {kind} exited with status {process.wait()}")
+                raise RuntimeError(
+                    f"the neighbour {kind} exited with status {process.wait()}"
+                )
         yield
 
 
@@ -42,7 +47,9 @@ def beside(kind: str) -> Iterator[None]:
 def _started(kind: str) -> Iterator["subprocess.Popen[str]"]:
     command = [sys.executable, "-m", __name__, kind]
     root = Path(__file__).parent.parent
-    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=root, stdout=subprocess.PIPE, text=True
+    ) as process:
         try:
             yield process
         finally:

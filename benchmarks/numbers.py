@@ -1,4 +1,5 @@
-"""Searches with default arguments, beside neighbours too, and bare loops of the same machine in turn."""
+"""Searches with default arguments, beside neighbours too, and bare loops of the same
+machine in turn."""
 
 import os
 import random
@@ -13,7 +14,8 @@ from benchmarks.passes import Passes, Place, Setting
 from benchmarks.support import print_line
 from nws_sweep.system import host, host_lock
 
-_CANDIDATES = (0, 1, 2, 4, 8, 16, 24, 32, 64)  # num_workers of the oracle; then it looks a tenth around the best
+# num_workers of the oracle; then it looks a tenth around the best
+_CANDIDATES = (0, 1, 2, 4, 8, 16, 24, 32, 64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +34,8 @@ class Options:
 
 
 def run(options: Options) -> None:
-    """Measures missing figures and writes the page after each repeat; errors are those of ``Journal`` and ``child``."""
+    """Measures missing figures and writes the page after each repeat; errors are those
+    of ``Journal`` and ``child``."""
     support.start_fork_server()
     benchmark = _NumbersBenchmark(options)
     for repeat in range(1, options.repeats + 1):
@@ -66,7 +69,8 @@ class _NumbersBenchmark:
         )
 
     def measure(self, workload: Workload, repeat: int) -> None:
-        """Measures a repeat: beside each neighbour first, then on the quiet machine, before a pass of bare runs.
+        """Measures a repeat: beside each neighbour first, then on the quiet machine,
+        before a pass of bare runs.
 
         In the first repeat another pass comes before the search.
         """
@@ -74,7 +78,9 @@ class _NumbersBenchmark:
         for kind in _in_random_order(self._options.beside, f"{workload.name}-{repeat}"):
             if kind != QUIET:
                 self._measure_beside(workload, repeat, kind)
-        first, second = (Place(workload=workload, repeat=repeat, number=number) for number in (1, 2))
+        first, second = (
+            Place(workload=workload, repeat=repeat, number=number) for number in (1, 2)
+        )
         if repeat == 1:  # later repeats compare the best so far and the rows
             self._passes.measure(first, ())
         if QUIET in self._options.beside:
@@ -93,7 +99,11 @@ class _NumbersBenchmark:
         """The outcome in the journal, or that of a search now."""
         key = (workload.name, repeat, kind)
         outcomes = self._journal.of(Outcome)
-        former = [outcome for outcome in outcomes if (outcome.workload, outcome.repeat, outcome.beside) == key]
+        former = [
+            outcome
+            for outcome in outcomes
+            if (outcome.workload, outcome.repeat, outcome.beside) == key
+        ]
         if former:
             return former[0]
         method_run = methods.MethodRun(
@@ -111,8 +121,16 @@ class _NumbersBenchmark:
         return outcome
 
     def _picks(self, workload: Workload) -> set[Setting]:
-        outcomes = [outcome for outcome in self._journal.of(Outcome) if outcome.workload == workload.name]
-        return {(outcome.pick, outcome.prefetch_factor) for outcome in outcomes if outcome.pick is not None}
+        outcomes = [
+            outcome
+            for outcome in self._journal.of(Outcome)
+            if outcome.workload == workload.name
+        ]
+        return {
+            (outcome.pick, outcome.prefetch_factor)
+            for outcome in outcomes
+            if outcome.pick is not None
+        }
 
     def write(self, repeats: int) -> None:
         """Writes the page of the first repeats, and prints its summary."""
@@ -125,19 +143,37 @@ class _NumbersBenchmark:
 
     def _figures(self, repeats: int) -> Figures:
         names = {workload.name for workload in self.workloads}
-        outcomes = [o for o in self._journal.of(Outcome) if o.workload in names and o.repeat <= repeats]
-        runs = [r for r in self._journal.of(Run) if r.workload in names and r.repeat <= repeats]
+        outcomes = [
+            o
+            for o in self._journal.of(Outcome)
+            if o.workload in names and o.repeat <= repeats
+        ]
+        runs = [
+            r
+            for r in self._journal.of(Run)
+            if r.workload in names and r.repeat <= repeats
+        ]
         return Figures(
             workloads=self.workloads,
-            outcomes=[outcome for outcome in outcomes if outcome.beside in self._options.beside],
+            outcomes=[
+                outcome
+                for outcome in outcomes
+                if outcome.beside in self._options.beside
+            ],
             runs=runs,
-            truths={name: truth for name in names if (truth := _truth(name, runs)) is not None},
+            truths={
+                name: truth
+                for name in names
+                if (truth := _truth(name, runs)) is not None
+            },
             cpus=self._machine.cpus,
         )
 
 
 def _truth(name: str, runs: list[Run]) -> oracle.Truth | None:
-    return oracle.truth_of([run for run in runs if run.workload == name and run.beside == QUIET])
+    return oracle.truth_of(
+        [run for run in runs if run.workload == name and run.beside == QUIET]
+    )
 
 
 def settings_of(outcome: Outcome) -> set[Setting]:

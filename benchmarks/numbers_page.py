@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.catalogue import Workload
-from benchmarks.comparisons import Comparison, bare_errors, comparisons, coverage, errors, has_an_answer
+from benchmarks.comparisons import (
+    Comparison,
+    bare_errors,
+    comparisons,
+    coverage,
+    errors,
+    has_an_answer,
+)
 from benchmarks.journal import QUIET, Outcome, Run
 from benchmarks.neighbours import ALTERNATING, KINDS, ONE
 from benchmarks.oracle import Truth
@@ -51,7 +58,11 @@ class Figures:
     @property
     def kinds(self) -> list[str]:
         """The neighbours beside which something was searched."""
-        return [kind for kind in KINDS if any(outcome.beside == kind for outcome in self.outcomes)]
+        return [
+            kind
+            for kind in KINDS
+            if any(outcome.beside == kind for outcome in self.outcomes)
+        ]
 
     def beside(self, kind: str) -> list[Outcome]:
         """The searches beside a neighbour."""
@@ -73,7 +84,8 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A figure of the summary; ``reached`` has as many values as ``most``, whose None stands for no target."""
+    """A figure of the summary; ``reached`` has as many values as ``most``, whose None
+    stands for no target."""
 
     figure: str
     most: tuple[float | None, ...]
@@ -89,12 +101,19 @@ class Line:
 
     @property
     def is_missed(self) -> bool:
-        """Whether a value is outside its target, or a figure with a target was not measured."""
+        """Whether a value is outside its target, or a figure with a target was not
+        measured."""
         pairs = zip(self.reached, self.most, strict=True)
-        return any(most is not None and self._is_outside(value, most) for value, most in pairs)
+        return any(
+            most is not None and self._is_outside(value, most) for value, most in pairs
+        )
 
     def _is_outside(self, value: float | None, most: float) -> bool:
-        return value is None or value > most or (self.least is not None and value < self.least)
+        return (
+            value is None
+            or value > most
+            or (self.least is not None and value < self.least)
+        )
 
     @property
     def wanted(self) -> str:
@@ -109,7 +128,9 @@ class Line:
         return f"{self._joined(self.reached)} {self.about}".rstrip()
 
     def _joined(self, values: Iterable[float | None]) -> str:
-        return ", ".join("-" if value is None else self.shown(value) for value in values)
+        return ", ".join(
+            "-" if value is None else self.shown(value) for value in values
+        )
 
     @property
     def row(self) -> str:
@@ -132,10 +153,16 @@ def lines_of(figures: Figures) -> list[Line]:
 
 
 def _limits(figures: Figures, kind: str) -> Line:
-    compared = [comparison for comparison in figures.compared(figures.beside(kind)) if comparison.limit_s]
+    compared = [
+        comparison
+        for comparison in figures.compared(figures.beside(kind))
+        if comparison.limit_s
+    ]
     count = sum(comparison.beats_the_limit for comparison in compared)
     about = f"of {len(compared)} rows"
-    return Line(f"rows that beat a physical limit, {kind}", (0,), (count,), _count, about=about)
+    return Line(
+        f"rows that beat a physical limit, {kind}", (0,), (count,), _count, about=about
+    )
 
 
 def _errors(figures: Figures, kind: str) -> Line:
@@ -154,12 +181,21 @@ def _noise(figures: Figures) -> Line:
     values = bare_errors(run for run in figures.runs if run.beside == QUIET)
     reached = _quantiles(values, (0.5, 0.95))
     about = _of(values, "pairs")
-    return Line("a bare loop against a bare loop: median, 95th percentile", (None, None), reached, percent, about=about)
+    return Line(
+        "a bare loop against a bare loop: median, 95th percentile",
+        (None, None),
+        reached,
+        percent,
+        about=about,
+    )
 
 
 def _regrets(figures: Figures, kind: str) -> Line:
     values = figures.regrets(figures.beside(kind))
-    most: tuple[float | None, ...] = {QUIET: (0.01, 0.05, 0.08), ONE: (0.03, 0.15, None)}.get(kind, (None, None, None))
+    most: tuple[float | None, ...] = {
+        QUIET: (0.01, 0.05, 0.08),
+        ONE: (0.03, 0.15, None),
+    }.get(kind, (None, None, None))
     return Line(
         f"J of the answer above the least, {kind}: median, 95th percentile, worst",
         most,
@@ -173,13 +209,17 @@ def _unanswered(figures: Figures, kind: str) -> Line:
     outcomes = figures.beside(kind)
     count = sum(not has_an_answer(outcome) for outcome in outcomes)
     about = f"of {len(outcomes)}"
-    return Line(f"searches without an answer, {kind}", (0,), (count,), _count, about=about)
+    return Line(
+        f"searches without an answer, {kind}", (0,), (count,), _count, about=about
+    )
 
 
 def _costs(figures: Figures, kind: str) -> Line:
     costs_s = [outcome.cost_s for outcome in figures.beside(kind)]
     most = (5.0, 15.0) if kind == QUIET else (None, None)
-    return Line(f"cost, {kind}: median, worst", most, _quantiles(costs_s, (0.5, 1.0)), _seconds)
+    return Line(
+        f"cost, {kind}: median, worst", most, _quantiles(costs_s, (0.5, 1.0)), _seconds
+    )
 
 
 def _coverage(figures: Figures, kind: str) -> Line:
@@ -195,7 +235,9 @@ def _coverage(figures: Figures, kind: str) -> Line:
     )
 
 
-def _quantiles(values: Sequence[float], shares: Sequence[float]) -> tuple[float | None, ...]:
+def _quantiles(
+    values: Sequence[float], shares: Sequence[float]
+) -> tuple[float | None, ...]:
     return tuple(quantile(values, share) for share in shares)
 
 
@@ -214,7 +256,10 @@ def _seconds(value: float) -> str:
 def summary(figures: Figures) -> list[str]:
     """A sentence per figure."""
     lines = lines_of(figures)
-    return [f"{line.figure}: {line.text}{f' (wanted {line.wanted})' if line.is_missed else ''}" for line in lines]
+    return [
+        f"{line.figure}: {line.text}{f' (wanted {line.wanted})' if line.is_missed else ''}"
+        for line in lines
+    ]
 
 
 def page(figures: Figures, origin: str) -> str:
@@ -222,16 +267,30 @@ def page(figures: Figures, origin: str) -> str:
     lines = lines_of(figures)
     missed = sum(line.is_missed for line in lines)
     targets = [line for line in lines if line.has_target]
-    others = [f"| {line.figure} | {line.text} |" for line in lines if not line.has_target]
+    others = [
+        f"| {line.figure} | {line.text} |" for line in lines if not line.has_target
+    ]
     parts = [
         "# Numbers: rows, answers and costs of searches against bare loops",
         f"{len(targets) - missed} of {len(targets)} targets are reached. {origin}",
-        "\n".join(["| figure | wanted | reached |", "|---|---|---|", *(line.row for line in targets)]),
-        "Without a target:\n\n" + "\n".join(["| figure | reached |", "|---|---|", *others]),
-        "Beside: " + "; ".join(f"*{kind}* {KINDS[kind]}" for kind in figures.kinds) + ".",
-        "## Searches\n\nIn brackets: the worst of the repeats, and of their rows.\n\n" + _searches(figures),
-        "## Rows that beat a physical limit\n\n" + _rows([c for c in _all(figures) if c.beats_the_limit]),
-        f"## Rows farthest from bare loops\n\nAt most {_MOST_ROWS}.\n\n" + _rows(_farthest(figures)),
+        "\n".join(
+            [
+                "| figure | wanted | reached |",
+                "|---|---|---|",
+                *(line.row for line in targets),
+            ]
+        ),
+        "Without a target:\n\n"
+        + "\n".join(["| figure | reached |", "|---|---|", *others]),
+        "Beside: "
+        + "; ".join(f"*{kind}* {KINDS[kind]}" for kind in figures.kinds)
+        + ".",
+        "## Searches\n\nIn brackets: the worst of the repeats, and of their rows.\n\n"
+        + _searches(figures),
+        "## Rows that beat a physical limit\n\n"
+        + _rows([c for c in _all(figures) if c.beats_the_limit]),
+        f"## Rows farthest from bare loops\n\nAt most {_MOST_ROWS}.\n\n"
+        + _rows(_farthest(figures)),
         "## Searches without an answer\n\n" + _list(_unanswered_lines(figures)),
         "## How it was measured\n\n" + _MEASURING,
         "## Workloads\n\n" + "\n".join(workload.line for workload in figures.workloads),
@@ -245,18 +304,32 @@ def _all(figures: Figures) -> list[Comparison]:
 
 
 def _farthest(figures: Figures) -> list[Comparison]:
-    compared = [comparison for comparison in _all(figures) if comparison.error is not None]
-    return sorted(compared, key=lambda comparison: -abs(comparison.error or 0.0))[:_MOST_ROWS]
+    compared = [
+        comparison for comparison in _all(figures) if comparison.error is not None
+    ]
+    return sorted(compared, key=lambda comparison: -abs(comparison.error or 0.0))[
+        :_MOST_ROWS
+    ]
 
 
 def _searches(figures: Figures) -> str:
     head = "| workload | beside | answers | J above the least | cost | rows against bare loops | beat a limit |"
     groups = [
-        [outcome for outcome in figures.beside(kind) if outcome.workload == workload.name]
+        [
+            outcome
+            for outcome in figures.beside(kind)
+            if outcome.workload == workload.name
+        ]
         for workload in figures.workloads
         for kind in figures.kinds
     ]
-    return "\n".join([head, f"|{'---|' * 7}", *(_search_row(figures, group) for group in groups if group)])
+    return "\n".join(
+        [
+            head,
+            f"|{'---|' * 7}",
+            *(_search_row(figures, group) for group in groups if group),
+        ]
+    )
 
 
 def _search_row(figures: Figures, group: Sequence[Outcome]) -> str:
@@ -266,7 +339,9 @@ def _search_row(figures: Figures, group: Sequence[Outcome]) -> str:
     cells = (
         group[0].workload,
         group[0].beside,
-        ", ".join(f"{answer} x{count}" if count > 1 else answer for answer, count in answers),
+        ", ".join(
+            f"{answer} x{count}" if count > 1 else answer for answer, count in answers
+        ),
         _median_and_worst(figures.regrets(group), percent),
         _median_and_worst([outcome.cost_s for outcome in group], _seconds),
         _median_and_worst(errors(compared), percent),
@@ -276,7 +351,9 @@ def _search_row(figures: Figures, group: Sequence[Outcome]) -> str:
 
 
 def _median_and_worst(values: Sequence[float], shown: Callable[[float], str]) -> str:
-    return f"{shown(statistics.median(values))} ({shown(max(values))})" if values else ""
+    return (
+        f"{shown(statistics.median(values))} ({shown(max(values))})" if values else ""
+    )
 
 
 def _rows(compared: Sequence[Comparison]) -> str:
@@ -289,9 +366,13 @@ def _rows(compared: Sequence[Comparison]) -> str:
 def _row(comparison: Comparison) -> str:
     row = comparison.row
     has_interval = row.low_s is not None and row.high_s is not None
-    is_of_epochs = row.batch_s is None or (comparison.bare_batch_s is None and comparison.bare_epoch_s is not None)
+    is_of_epochs = row.batch_s is None or (
+        comparison.bare_batch_s is None and comparison.bare_epoch_s is not None
+    )
     printed_s, bare_s = (
-        (row.epoch_s, comparison.bare_epoch_s) if is_of_epochs else (row.batch_s, comparison.bare_batch_s)
+        (row.epoch_s, comparison.bare_epoch_s)
+        if is_of_epochs
+        else (row.batch_s, comparison.bare_batch_s)
     )
     limit_s = comparison.limit_s * (comparison.workload.batches if is_of_epochs else 1)
     cells = (
@@ -301,7 +382,9 @@ def _row(comparison: Comparison) -> str:
         str(row.workers),
         str(row.prefetch_factor),
         _milliseconds(printed_s) + (" an epoch" if is_of_epochs else ""),
-        f"{_milliseconds(row.low_s)} to {_milliseconds(row.high_s)}" if has_interval and not is_of_epochs else "",
+        f"{_milliseconds(row.low_s)} to {_milliseconds(row.high_s)}"
+        if has_interval and not is_of_epochs
+        else "",
         _milliseconds(bare_s),
         "" if comparison.error is None else f"{100 * comparison.error:+.1f} %",
         _milliseconds(limit_s or None),
@@ -322,8 +405,13 @@ def _unanswered_lines(figures: Figures) -> list[str]:
 
 
 def _reason(outcome: Outcome) -> str:
-    faults = [f"num_workers={row.workers}: {row.fault}" for row in outcome.rows if row.fault]
-    return "; ".join((*outcome.crashes, *faults)) or f"num_workers={outcome.pick} alone was measured"
+    faults = [
+        f"num_workers={row.workers}: {row.fault}" for row in outcome.rows if row.fault
+    ]
+    return (
+        "; ".join((*outcome.crashes, *faults))
+        or f"num_workers={outcome.pick} alone was measured"
+    )
 
 
 def _list(lines: Sequence[str]) -> str:

@@ -1,4 +1,5 @@
-"""An HTTP server of generated objects on this machine, with the latency and bandwidth of a remote store."""
+"""An HTTP server of generated objects on this machine, with the latency and bandwidth
+of a remote store."""
 
 import contextlib
 import math
@@ -24,7 +25,8 @@ def running(
     spread: float = 0.5,
     bytes_per_s: float = 50e6,
 ) -> Iterator[str]:
-    """Serves objects from threads of this process and yields their URL; see experiment=remote_store.
+    """Serves objects from threads of this process and yields their URL; see
+    experiment=remote_store.
 
     ConfigurationError if the port is taken.
     """
@@ -42,7 +44,10 @@ def running(
                 time.sleep(latency_s * math.exp(random.Random(name).gauss(0.0, spread)))
             answer = content if name in names else b"" if name else page
             self.send_response(200 if answer else 404)
-            self.send_header("Content-Type", "text/html" if answer is page else "application/octet-stream")
+            self.send_header(
+                "Content-Type",
+                "text/html" if answer is page else "application/octet-stream",
+            )
             self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
             for begin in range(0, len(answer), _CHUNK_BYTES):

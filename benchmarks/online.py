@@ -1,4 +1,5 @@
-"""Training runs whose loader tunes itself, compared with fixed settings and hill climbing."""
+"""Training runs whose loader tunes itself, compared with fixed settings and hill
+climbing."""
 
 import itertools
 import os
@@ -65,10 +66,14 @@ class Case:
     def about(self) -> str:
         """What a batch and a step cost."""
         step = f"{1e3 * self.workload.step_s:g} ms of sleep and {1e3 * self.cpu_step_s:g} ms of CPU time a step"
-        return f"{self.workload.about}, {step}, {self.workload.batches} batches an epoch"
+        return (
+            f"{self.workload.about}, {step}, {self.workload.batches} batches an epoch"
+        )
 
 
-def _latency(name: str, about: str, step_s: float, batches: int, spread: float = 0.0) -> Workload:
+def _latency(
+    name: str, about: str, step_s: float, batches: int, spread: float = 0.0
+) -> Workload:
     return Workload(
         name=name, about=about, target="Latency", batch_size=8, batches=batches, step_s=step_s,
         arguments={"mean_s": 0.004, "spread": spread},
@@ -102,20 +107,37 @@ CASES = (
 
 
 def run(options: Options) -> None:
-    """Measures missing figures and writes the page; errors are those of ``Journal`` and ``child.call``."""
-    made_with = {"benchmark": "online", "threads": os.environ.get("OMP_NUM_THREADS"), "host": asdict(host.describe())}
+    """Measures missing figures and writes the page; errors are those of ``Journal`` and
+    ``child.call``."""
+    made_with = {
+        "benchmark": "online",
+        "threads": os.environ.get("OMP_NUM_THREADS"),
+        "host": asdict(host.describe()),
+    }
     journal = Journal(options.journal, made_with, resume=options.resume)
     support.start_fork_server()
     cases = [case for case in CASES if not options.only or case.name in options.only]
     with host_lock.held(support.LOCK_FILE, print_line):
         best = {case.name: _best(case, journal) for case in cases}
         for repeat, case in itertools.product(range(1, options.repeats + 1), cases):
-            played = {(one.training, one.method, one.start) for one in journal.of(Played) if one.repeat == repeat}
-            missing = [one for one in _trainings(case, best[case.name]) if (case.name, *_key(one)) not in played]
+            played = {
+                (one.training, one.method, one.start)
+                for one in journal.of(Played)
+                if one.repeat == repeat
+            }
+            missing = [
+                one
+                for one in _trainings(case, best[case.name])
+                if (case.name, *_key(one)) not in played
+            ]
             random.Random(repeat).shuffle(missing)
             for training in missing:
                 _play(training, case.name, repeat, journal)
-    found = [one for one in journal.of(Played) if one.training in best and one.repeat <= options.repeats]
+    found = [
+        one
+        for one in journal.of(Played)
+        if one.training in best and one.repeat <= options.repeats
+    ]
     origin = support.origin(options.command, options.repeats, "repeat")
     options.output.write_text(page(found, cases, origin), "utf-8")
     print_line(f"written to {options.output}")
@@ -128,17 +150,33 @@ def _key(training: Training) -> tuple[str, int]:
 def _best(case: Case, journal: Journal) -> int:
     """The number with the shortest first epoch; the runs count as repeat 0."""
     for number in _CANDIDATES:
-        if not any((o.training, o.start, o.repeat) == (case.name, number, 0) for o in journal.of(Played)):
+        if not any(
+            (o.training, o.start, o.repeat) == (case.name, number, 0)
+            for o in journal.of(Played)
+        ):
             training = Training(
-                workload=case.workload, method=FIXED, num_workers=number, cpu_step_s=case.cpu_step_s, epochs=1
+                workload=case.workload,
+                method=FIXED,
+                num_workers=number,
+                cpu_step_s=case.cpu_step_s,
+                epochs=1,
             )
             _play(training, case.name, 0, journal)
-    runs = [one for one in journal.of(Played) if (one.training, one.repeat) == (case.name, 0)]
+    runs = [
+        one
+        for one in journal.of(Played)
+        if (one.training, one.repeat) == (case.name, 0)
+    ]
     return min(runs, key=lambda one: one.epochs_s[0]).start
 
 
 def _trainings(case: Case, best: int) -> Iterator[Training]:
-    common = Training(workload=case.workload, method=FIXED, num_workers=best, cpu_step_s=case.cpu_step_s)
+    common = Training(
+        workload=case.workload,
+        method=FIXED,
+        num_workers=best,
+        cpu_step_s=case.cpu_step_s,
+    )
     yield common
     for start in case.starts:
         if start != best:
@@ -150,10 +188,18 @@ def _trainings(case: Case, best: int) -> Iterator[Training]:
 def _play(training: Training, name: str, repeat: int, journal: Journal) -> None:
     seen = child.call(train, training)
     journal.add(
-        Played(training=name, method=training.method, start=training.num_workers, repeat=repeat, **asdict(seen))
+        Played(
+            training=name,
+            method=training.method,
+            start=training.num_workers,
+            repeat=repeat,
+            **asdict(seen),
+        )
     )
     epochs = " ".join(f"{epoch_s:.2f} s" for epoch_s in seen.epochs_s)
-    print_line(f"{repeat} {name} {training.method} from {training.num_workers}: {epochs}, {seen.picked} in the end")
+    print_line(
+        f"{repeat} {name} {training.method} from {training.num_workers}: {epochs}, {seen.picked} in the end"
+    )
 
 
 def page(found: Sequence[Played], cases: Sequence[Case], origin: str) -> str:
@@ -171,7 +217,15 @@ def page(found: Sequence[Played], cases: Sequence[Case], origin: str) -> str:
         verdict(f"at most {_MOST_SWITCHES} changes", [(n, r.switches) for n, r in zip(starts, tuned, strict=True)],
                 _MOST_SWITCHES, "{:.0f}".format),
     ]  # fmt: skip
-    names = ("first epoch", "after the change", "second epoch", "settled", "longest wait", "changes", "end")
+    names = (
+        "first epoch",
+        "after the change",
+        "second epoch",
+        "settled",
+        "longest wait",
+        "changes",
+        "end",
+    )
     head = f"| training | method | start | {' | '.join(names)} |"
     return "\n\n".join([
         "# Training runs whose loader tunes itself", f"{_found(tuned)} {origin}", _INTRODUCTION,
@@ -182,7 +236,9 @@ def page(found: Sequence[Played], cases: Sequence[Case], origin: str) -> str:
 
 
 def _found(tuned: "Sequence[Row]") -> str:
-    firsts, seconds = ([getattr(row, name) for row in tuned] for name in ("first", "second"))
+    firsts, seconds = (
+        [getattr(row, name) for row in tuned] for name in ("first", "second")
+    )
     return (
         f"With autotune the first epoch takes {statistics.median(firsts):.2f} times as long as with the best fixed "
         f"num_workers in the median of {len(firsts)} starts, {min(firsts):.2f} to {max(firsts):.2f} times; the second "
@@ -192,7 +248,8 @@ def _found(tuned: "Sequence[Row]") -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Medians over the repeats; epochs as multiples of those of the best fixed num_workers."""
+    """Medians over the repeats; epochs as multiples of those of the best fixed
+    num_workers."""
 
     case: str
     method: str
@@ -211,18 +268,29 @@ class Row:
         """The line of the table."""
         rest = f"{self.rest:.2f}" if self.method in (CLIMBING, ONLINE) else ""
         second = f"{self.second:.2f}" if self.second else ""
-        changes = f"{self.settled:.0f} | {1e3 * self.longest_wait_s:.0f} ms | {self.switches}"
+        changes = (
+            f"{self.settled:.0f} | {1e3 * self.longest_wait_s:.0f} ms | {self.switches}"
+        )
         first = f"{self.first:.2f} ± {self.spread / 2:.2f}"
         return (
-            f"| {self.case} | {self.method} | {self.start} | {first} | {rest} | {second} | {changes} | {self.picked} |"
+            f"| {self.case} | {self.method} | {self.start} | {first} | {rest} "
+            f"| {second} | {changes} | {self.picked} |"
         )
 
 
 def _rows(case: Case, found: Sequence[Played]) -> Iterator[Row]:
     own = [one for one in found if one.training == case.name and one.repeat]
-    fixed = {one.repeat: one for one in own if one.method == FIXED and len(one.epochs_s) > 1}
-    for method, start in dict.fromkeys((one.method, one.start) for one in sorted(own, key=_order)):
-        runs = [one for one in own if (one.method, one.start) == (method, start) and one.repeat in fixed]
+    fixed = {
+        one.repeat: one for one in own if one.method == FIXED and len(one.epochs_s) > 1
+    }
+    for method, start in dict.fromkeys(
+        (one.method, one.start) for one in sorted(own, key=_order)
+    ):
+        runs = [
+            one
+            for one in own
+            if (one.method, one.start) == (method, start) and one.repeat in fixed
+        ]
         firsts = [one.epochs_s[0] / fixed[one.repeat].epochs_s[0] for one in runs]
         yield Row(
             case=case.name, method=method, start=start, first=statistics.median(firsts),
@@ -244,7 +312,10 @@ def _second(one: Played, fixed: Played) -> float:
 
 
 def _rest(one: Played, fixed: Played, batches: int) -> float:
-    """The first epoch after the first change, compared with the same share of that of the best fixed num_workers."""
+    """The first epoch after the first change, compared with the same share of that of
+    the best fixed num_workers."""
     if not one.first_switch_s or one.first_batch >= batches:
         return one.epochs_s[0] / fixed.epochs_s[0]
-    return (one.epochs_s[0] - one.first_switch_s) / (fixed.epochs_s[0] * (1 - one.first_batch / batches))
+    return (one.epochs_s[0] - one.first_switch_s) / (
+        fixed.epochs_s[0] * (1 - one.first_batch / batches)
+    )

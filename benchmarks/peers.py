@@ -1,4 +1,5 @@
-"""Search methods of other projects: their decisions, as functions of a timer and a task that return a pick. Pure."""
+"""Search methods of other projects: their decisions, as functions of a timer and a task
+that return a pick. Pure."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -29,7 +30,8 @@ class Task:
 
 
 def seed(time_epoch: Timer, task: Task) -> int:
-    """Num-Workers-Search's full search: 0, 1, 2, ... up to the CPU count, a whole epoch each, patience 3.
+    """Num-Workers-Search's full search: 0, 1, 2, ... up to the CPU count, a whole epoch
+    each, patience 3.
 
     Fixed: it set keywords that DataLoader refuses with num_workers=0.
     """
@@ -46,13 +48,18 @@ def seed(time_epoch: Timer, task: Task) -> int:
 
 
 def nws(time_epoch: Timer, task: Task) -> int:
-    """Num-Workers-Search's ``nws.search``: starts at half the CPUs; stops epochs that take longer than the best.
+    """Num-Workers-Search's ``nws.search``: starts at half the CPUs; stops epochs that
+    take longer than the best.
 
     Ends when an improvement is less than 5 s. Nothing was fixed.
     """
     half = task.cpus // 2
     best, best_s = 0, math.inf
-    left = list(dict.fromkeys([half, 0, 1, *range(half, 1, -1), *range(half + 1, task.cpus + 1)]))
+    left = list(
+        dict.fromkeys(
+            [half, 0, 1, *range(half, 1, -1), *range(half + 1, task.cpus + 1)]
+        )
+    )
     while left:
         candidate, *left = left
         epoch_s = time_epoch(candidate, _later_than(best_s))[-1]
@@ -74,9 +81,11 @@ def _later_than(best_s: float) -> Until:
 
 
 def paddle(time_epoch: Timer, task: Task) -> int:
-    """PaddlePaddle's ``AuToTune``: 0, 2, 4, ... below half the CPUs while each saves a quarter; 500 batches at most.
+    """PaddlePaddle's ``AuToTune``: 0, 2, 4, ... below half the CPUs while each saves a
+    quarter; 500 batches at most.
 
-    Fixed: the refinement between the steps times its candidate (it timed the same loader again), and keeps that time.
+    Fixed: the refinement between the steps times its candidate (it timed the same
+    loader again), and keeps that time.
     """
     most = task.cpus / 2
     best, best_s, candidate = 0, math.inf, 0
@@ -93,7 +102,9 @@ def paddle(time_epoch: Timer, task: Task) -> int:
     return best
 
 
-def _paddle_refined(time_epoch: Timer, best: int, best_s: float, most: float) -> tuple[int, float] | None:
+def _paddle_refined(
+    time_epoch: Timer, best: int, best_s: float, most: float
+) -> tuple[int, float] | None:
     for step in range(_PADDLE_REFINEMENTS):
         candidate = best + 1 + step
         if candidate >= most:
@@ -106,16 +117,21 @@ def _paddle_refined(time_epoch: Timer, best: int, best_s: float, most: float) ->
 
 def _paddle_batch_s(time_epoch: Timer, candidate: int) -> float:
     """Mean time per batch without the first two, s."""
-    return mean_batch_s(time_epoch(candidate, lambda timestamps: len(timestamps) >= _PADDLE_BATCHES), after=2)
+    return mean_batch_s(
+        time_epoch(candidate, lambda timestamps: len(timestamps) >= _PADDLE_BATCHES),
+        after=2,
+    )
 
 
 def binary(time_epoch: Timer, task: Task) -> int:
-    """dataloader_param_helper's outer search: halves 1 .. CPU count by whether n or n + 1 workers are faster.
+    """dataloader_param_helper's outer search: halves 1 .. CPU count by whether n or n +
+    1 workers are faster.
 
-    Fixed, in its inner test: it waits until the queue has been taken once, not for batches of equal length (which
-    may never come); it takes the mean of all batches (it left out the slowest tenth, which are the only slow ones where
-    batches come in multiples of the workers); it stops candidates 1.3 times slower than the best (it compared the wrong
-    way round).
+    Fixed, in its inner test: it waits until the queue has been taken once, not for
+    batches of equal length (which may never come); it takes the mean of all batches (it
+    left out the slowest tenth, which are the only slow ones where batches come in
+    multiples of the workers); it stops candidates 1.3 times slower than the best (it
+    compared the wrong way round).
     """
     found: dict[int, float] = {}
 
@@ -136,7 +152,8 @@ def binary(time_epoch: Timer, task: Task) -> int:
 
 
 def climber(time_epoch: Timer, task: Task) -> int:
-    """Hill climbing: from the CPU count to the faster neighbour, by 50 batches, until none is faster."""
+    """Hill climbing: from the CPU count to the faster neighbour, by 50 batches, until
+    none is faster."""
     found: dict[int, float] = {}
 
     def batch_s(workers: int) -> float:
@@ -153,26 +170,31 @@ def climber(time_epoch: Timer, task: Task) -> int:
         best = near
 
 
-def _binary_batch_s(time_epoch: Timer, workers: int, task: Task, best_s: float) -> float:
+def _binary_batch_s(
+    time_epoch: Timer, workers: int, task: Task, best_s: float
+) -> float:
     queue = PREFETCH_FACTOR * workers
     wanted = max(_BINARY_BATCHES, round(binary_share(task.batch_size) * task.batches))
 
     def until(timestamps: Timestamps) -> bool:
         counted = len(timestamps) - queue
         return counted >= wanted or (
-            counted >= _BINARY_LOOK and mean_batch_s(timestamps, after=queue) > _BINARY_PRUNE * best_s
+            counted >= _BINARY_LOOK
+            and mean_batch_s(timestamps, after=queue) > _BINARY_PRUNE * best_s
         )
 
     return mean_batch_s(time_epoch(workers, until), after=queue)
 
 
 def binary_share(batch_size: int) -> float:
-    """Share of an epoch per measurement: linear from 3 % at batch size 2 to 40 % at 2048."""
+    """Share of an epoch per measurement: linear from 3 % at batch size 2 to 40 % at
+    2048."""
     return 0.03 + (0.40 - 0.03) * min(1.0, max(0.0, (batch_size - 2) / (2048 - 2)))
 
 
 def mean_batch_s(timestamps: Timestamps, after: int) -> float:
-    """Mean seconds per batch after the first ``after`` batches; of the last batch if the epoch is shorter."""
+    """Mean seconds per batch after the first ``after`` batches; of the last batch if
+    the epoch is shorter."""
     first = min(after, len(timestamps) - 1)
     began_s = timestamps[first - 1] if first else 0.0
     return (timestamps[-1] - began_s) / (len(timestamps) - first)

@@ -1,4 +1,5 @@
-"""The page of ``scripts/benchmark predictions``: ratios of predicted to measured epochs. Pure."""
+"""The page of ``scripts/benchmark predictions``: ratios of predicted to measured
+epochs. Pure."""
 
 from collections.abc import Sequence
 
@@ -32,8 +33,14 @@ _HEAD = (
 )
 
 
-def page(found: Sequence[Forecast], workloads: Sequence[Workload], origin: str, replayed_s: float) -> str:
-    """The whole page, in Markdown; ``replayed_s`` is the time of a replay of 10,000 batches, s."""
+def page(
+    found: Sequence[Forecast],
+    workloads: Sequence[Workload],
+    origin: str,
+    replayed_s: float,
+) -> str:
+    """The whole page, in Markdown; ``replayed_s`` is the time of a replay of 10,000
+    batches, s."""
     worst = sorted(found, key=lambda one: -one.error)[:_WORST]
     median, high = _errors(found)
     parts = [
@@ -43,17 +50,27 @@ def page(found: Sequence[Forecast], workloads: Sequence[Workload], origin: str, 
         f"{_noise(found)}{origin}",
         _INTRODUCTION,
         "## Workloads and settings",
-        *(table(found, name) for name in ("workload", "workers", "prefetch_factor", "in_order")),
+        *(
+            table(found, name)
+            for name in ("workload", "workers", "prefetch_factor", "in_order")
+        ),
         "## Largest errors\n\n" + "\n".join(f"- {one.line}" for one in worst),
-        "## About the workloads\n\n" + "\n".join(workload.line for workload in workloads),
-        "## Targets\n\n" + "\n".join(f"- {line}" for line in verdicts(found, replayed_s)),
+        "## About the workloads\n\n"
+        + "\n".join(workload.line for workload in workloads),
+        "## Targets\n\n"
+        + "\n".join(f"- {line}" for line in verdicts(found, replayed_s)),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def _noise(found: Sequence[Forecast]) -> str:
-    """How much an epoch differs from itself; empty if none was measured again, as in journals of earlier versions."""
-    differences = [abs(one.again_s / one.measured_s - 1) for one in found if one.again_s is not None]
+    """How much an epoch differs from itself; empty if none was measured again, as in
+    journals of earlier versions."""
+    differences = [
+        abs(one.again_s / one.measured_s - 1)
+        for one in found
+        if one.again_s is not None
+    ]
     if not differences:
         return ""
     median, high = _median_and_high(differences)
@@ -88,9 +105,16 @@ def table(found: Sequence[Forecast], name: str) -> str:
     """A line per value of the attribute ``name``, and one for all."""
     values = dict.fromkeys(getattr(one, name) for one in found)
     groups = {
-        v: [o for o in found if getattr(o, name) == v] for v in (values if name == "workload" else sorted(values))
+        v: [o for o in found if getattr(o, name) == v]
+        for v in (values if name == "workload" else sorted(values))
     }
-    return "\n".join([f"| {name} | {_HEAD}", *(_line(*group) for group in groups.items()), _line("**all**", found)])
+    return "\n".join(
+        [
+            f"| {name} | {_HEAD}",
+            *(_line(*group) for group in groups.items()),
+            _line("**all**", found),
+        ]
+    )
 
 
 def _line(value: object, group: Sequence[Forecast]) -> str:

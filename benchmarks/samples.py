@@ -1,4 +1,5 @@
-"""Cost of comparing samples for a search of a map-style dataset: pairs of searches with and without it."""
+"""Cost of comparing samples for a search of a map-style dataset: pairs of searches with
+and without it."""
 
 import random
 import statistics
@@ -18,13 +19,16 @@ BEGIN, END = "<!-- written by scripts/benchmark samples -->\n", "<!-- end -->\n"
 _CANDIDATES = (0, 1, 2, 4, 8)
 _MEASURE = MeasureRules(precision=1.0, window_s=0.25)
 
-Pairs = Mapping[str, Sequence[float]]  # seconds with comparing samples / seconds without, by workload
+# seconds with comparing samples / seconds without, by workload
+Pairs = Mapping[str, Sequence[float]]
 
 
 def run(rounds: int, only: Sequence[str], output: Path, command: str) -> None:
-    """Searches with and without comparing samples, and writes the table between ``BEGIN`` and ``END`` of the page.
+    """Searches with and without comparing samples, and writes the table between
+    ``BEGIN`` and ``END`` of the page.
 
-    ``rounds`` is the number of pairs of each workload; ``only`` has names of workloads, empty for ``NAMES``.
+    ``rounds`` is the number of pairs of each workload; ``only`` has names of workloads,
+    empty for ``NAMES``.
     """
     workloads = chosen(SEARCH_WORKLOADS, only or NAMES)
     pairs: dict[str, list[float]] = {workload.name: [] for workload in workloads}
@@ -39,7 +43,8 @@ def run(rounds: int, only: Sequence[str], output: Path, command: str) -> None:
     before, _, rest = output.read_text("utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
     output.write_text(
-        f"{before}{BEGIN}{table(workloads, pairs, support.origin(command, rounds, 'round'))}{END}{after}", "utf-8"
+        f"{before}{BEGIN}{table(workloads, pairs, support.origin(command, rounds, 'round'))}{END}{after}",
+        "utf-8",
     )
 
 
@@ -50,12 +55,16 @@ def _pair(workload: Workload, number: int) -> float:
     return found[None].cost_s / found[False].cost_s
 
 
-def _search(workload: Workload, number: int, check_samples: bool | None) -> SearchRecord:
+def _search(
+    workload: Workload, number: int, check_samples: bool | None
+) -> SearchRecord:
     rules = SearchRules(strategy="exhaustive", candidates=_CANDIDATES)
     configuration = sweep_search.configuration_of(workload, rules, number)
     with tempfile.TemporaryDirectory() as folder:
         found = sweep_search.find(
-            replace(configuration, measure=_MEASURE, check_samples=check_samples), Path(folder) / "log", lambda _: None
+            replace(configuration, measure=_MEASURE, check_samples=check_samples),
+            Path(folder) / "log",
+            lambda _: None,
         )
     failed = [trial.reason for trial in found.trials if trial.reason]
     if failed:
@@ -65,7 +74,11 @@ def _search(workload: Workload, number: int, check_samples: bool | None) -> Sear
 
 def table(workloads: Sequence[Workload], pairs: Pairs, origin: str) -> str:
     """The figures and their origin in Markdown."""
-    rows = [_row(one.name, one.about, pairs[one.name]) for one in workloads if pairs[one.name]]
+    rows = [
+        _row(one.name, one.about, pairs[one.name])
+        for one in workloads
+        if pairs[one.name]
+    ]
     every = [pair for found in pairs.values() for pair in found]
     return "\n".join(
         [

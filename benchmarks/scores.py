@@ -17,10 +17,12 @@ class Score:
     workload: str
     method: str
     picks: tuple[str | None, ...]  # recommended settings; None where the method failed
-    regrets: tuple[float | None, ...]  # prices of the picks / the least - 1; None if unknown
+    # prices of the picks / the least - 1; None if unknown
+    regrets: tuple[float | None, ...]
     costs_s: tuple[float, ...]  # wall time of the method
     best_s: float | None  # epoch at the best setting; None without an oracle
-    costs_epochs: tuple[float, ...] = ()  # costs / length of an epoch at the best setting in the same repeat
+    # costs / length of an epoch at the best setting in the same repeat
+    costs_epochs: tuple[float, ...] = ()
     slower: tuple[float | None, ...] = ()  # epochs with the picks / the fastest - 1
     most_processes: int = 0  # at a time
     trials: tuple[int, ...] = ()  # number of trials
@@ -30,12 +32,14 @@ class Score:
 
     @property
     def regret(self) -> float | None:
-        """Median; None if one is unknown, since a method that fails must not look better."""
+        """Median; None if one is unknown, since a method that fails must not look
+        better."""
         return quantile(self.regrets, 0.5)
 
     @property
     def high_regret(self) -> float | None:
-        """The 95th percentile, the largest of fewer than twenty; None if one is unknown."""
+        """The 95th percentile, the largest of fewer than twenty; None if one is
+        unknown."""
         return quantile(self.regrets, 0.95)
 
     @property
@@ -52,15 +56,21 @@ class Score:
 
 
 def quantile(regrets: Sequence[float | None], share: float) -> float | None:
-    """The smallest regret that at least ``share`` of them do not exceed, for 0.5 the median; None if one is unknown."""
+    """The smallest regret that at least ``share`` of them do not exceed, for 0.5 the
+    median; None if one is unknown."""
     known = [regret for regret in regrets if regret is not None]
     if not known or len(known) < len(regrets):
         return None
-    return statistics.median(known) if share == 0.5 else sorted(known)[math.ceil(share * len(known)) - 1]
+    return (
+        statistics.median(known)
+        if share == 0.5
+        else sorted(known)[math.ceil(share * len(known)) - 1]
+    )
 
 
 def pooled(regrets: Iterable[Sequence[float | None]], share: float) -> float | None:
-    """A quantile of the regrets of all repeats on all workloads; None if one is unknown."""
+    """A quantile of the regrets of all repeats on all workloads; None if one is
+    unknown."""
     return quantile([one for of_workload in regrets for one in of_workload], share)
 
 
@@ -70,12 +80,15 @@ def scores_of(
     workloads: Sequence[Workload],
     methods: Sequence[str],
 ) -> list[Score]:
-    """A score per workload and method that has outcomes; ``truths`` has the oracle's results."""
+    """A score per workload and method that has outcomes; ``truths`` has the oracle's
+    results."""
     scores = []
     for workload in workloads:
         truth = truths.get(workload.name)
         for method in methods:
-            group = [o for o in outcomes if (o.workload, o.method) == (workload.name, method)]
+            group = [
+                o for o in outcomes if (o.workload, o.method) == (workload.name, method)
+            ]
             if group:
                 scores.append(_measured(group, truth))
     return scores
@@ -86,16 +99,31 @@ def _measured(group: Sequence[Outcome], truth: Truth | None) -> Score:
         workload=group[0].workload,
         method=group[0].method,
         picks=tuple(outcome.label for outcome in group),
-        regrets=tuple(truth.regret(o.pick, o.prefetch_factor) if truth else None for o in group),
+        regrets=tuple(
+            truth.regret(o.pick, o.prefetch_factor) if truth else None for o in group
+        ),
         costs_s=tuple(outcome.cost_s for outcome in group),
         best_s=truth.best_s if truth else None,
-        costs_epochs=tuple(o.cost_s / (truth.best_s * truth.slowness.get(o.repeat, 1.0)) for o in group)
+        costs_epochs=tuple(
+            o.cost_s / (truth.best_s * truth.slowness.get(o.repeat, 1.0)) for o in group
+        )
         if truth
         else (),
-        slower=tuple(truth.slowness_of(o.pick, o.prefetch_factor) if truth else None for o in group),
+        slower=tuple(
+            truth.slowness_of(o.pick, o.prefetch_factor) if truth else None
+            for o in group
+        ),
         most_processes=max(outcome.most_processes for outcome in group),
         trials=tuple(len(outcome.tried) for outcome in group),
         ambiguous=sum(bool(outcome.tied) for outcome in group),
-        crashes=tuple(f"repeat {outcome.repeat}: {line}" for outcome in group for line in outcome.crashes),
-        left_behind=tuple(f"repeat {outcome.repeat}: {line}" for outcome in group for line in outcome.left_behind),
+        crashes=tuple(
+            f"repeat {outcome.repeat}: {line}"
+            for outcome in group
+            for line in outcome.crashes
+        ),
+        left_behind=tuple(
+            f"repeat {outcome.repeat}: {line}"
+            for outcome in group
+            for line in outcome.left_behind
+        ),
     )

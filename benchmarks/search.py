@@ -1,4 +1,5 @@
-"""Compares search methods: in each repeat, all methods and then the oracle, for each workload."""
+"""Compares search methods: in each repeat, all methods and then the oracle, for each
+workload."""
 
 import os
 import random
@@ -35,8 +36,10 @@ class Options:
     output: Path  # the page
     journal: Path  # raw figures
     methods: tuple[str, ...]
-    against: Path | None  # a checkout of another version, whose adaptive search is compared too
-    candidates: tuple[int, ...]  # num_workers that the oracle measures besides the picks
+    # a checkout of another version, whose adaptive search is compared too
+    against: Path | None
+    # num_workers that the oracle measures besides the picks
+    candidates: tuple[int, ...]
     passes: int  # of the oracle in each repeat; 0 compares costs only
     least_s: float  # shortest run of the oracle
     limit_s: float  # longer epochs of the oracle are projected
@@ -52,11 +55,16 @@ class Options:
     def all_methods(self) -> tuple[str, ...]:
         """The methods, and those of the other version."""
         own = sorted(self.methods, key=METHODS.index)
-        return (*own, *of_another_version(self.against, own)) if self.against else tuple(own)
+        return (
+            (*own, *of_another_version(self.against, own))
+            if self.against
+            else tuple(own)
+        )
 
 
 def run(options: Options) -> None:
-    """Measures missing figures and writes the page after each repeat; errors are those of ``Journal`` and ``child``."""
+    """Measures missing figures and writes the page after each repeat; errors are those
+    of ``Journal`` and ``child``."""
     support.start_fork_server()
     benchmark = _SearchBenchmark(options)
     for repeat in range(1, options.repeats + 1):
@@ -80,7 +88,8 @@ class _SearchBenchmark:
         self._options = options
         self._methods = options.all_methods
         self._machine = Machine(cpus=usable_cpus(), gpus=child.call(count_gpus, None))
-        # Without repeats, workloads, methods and passes: --resume may add to all of them.
+        # Without repeats, workloads, methods and passes: --resume may add to all of
+        # them.
         made_with = {
             "benchmark": "search", "least_s": options.least_s, "limit_s": options.limit_s,
             "threads": os.environ.get("OMP_NUM_THREADS"), "host": asdict(host.describe()),
@@ -88,20 +97,37 @@ class _SearchBenchmark:
         }  # fmt: skip
         self._journal = Journal(options.journal, made_with, resume=options.resume)
         self._passes = Passes(
-            journal=self._journal, candidates=options.candidates, least_s=options.least_s, limit_s=options.limit_s
+            journal=self._journal,
+            candidates=options.candidates,
+            least_s=options.least_s,
+            limit_s=options.limit_s,
         )
 
     def measure(self, workload: Workload, repeat: int) -> None:
-        """Measures what is missing of a repeat of a workload, while no other nws_sweep runs on this machine."""
+        """Measures what is missing of a repeat of a workload, while no other nws_sweep
+        runs on this machine."""
         with host_lock.held(support.LOCK_FILE, print_line):
-            done = {o.method for o in self._journal.of(Outcome) if (o.workload, o.repeat) == (workload.name, repeat)}
-            missing = [m for m in self._methods if m not in done and not takes_too_long(m, workload, repeat)]
+            done = {
+                o.method
+                for o in self._journal.of(Outcome)
+                if (o.workload, o.repeat) == (workload.name, repeat)
+            }
+            missing = [
+                m
+                for m in self._methods
+                if m not in done and not takes_too_long(m, workload, repeat)
+            ]
             if missing:
                 self._passes.warm_up(workload, self._machine.cpus)
-            for method in random.Random(f"{workload.name}-{repeat}").sample(missing, len(missing)):
+            for method in random.Random(f"{workload.name}-{repeat}").sample(
+                missing, len(missing)
+            ):
                 self._run_method(method, workload, repeat)
             for number in range(1, self._options.passes + 1):
-                self._passes.measure(Place(workload=workload, repeat=repeat, number=number), self._picks(workload))
+                self._passes.measure(
+                    Place(workload=workload, repeat=repeat, number=number),
+                    self._picks(workload),
+                )
 
     def _run_method(self, method: str, workload: Workload, repeat: int) -> None:
         method_run = MethodRun(
@@ -115,11 +141,21 @@ class _SearchBenchmark:
         self._journal.add(outcome)
         faults = "; ".join((*outcome.crashes, *outcome.left_behind))
         label = f"repeat {repeat}/{self._options.repeats} {workload.name}"
-        print_line(f"{label} {method}: picks {outcome.pick} in {outcome.cost_s:.1f} s {faults}".rstrip())
+        print_line(
+            f"{label} {method}: picks {outcome.pick} in {outcome.cost_s:.1f} s {faults}".rstrip()
+        )
 
     def _picks(self, workload: Workload) -> set[Setting]:
-        outcomes = [outcome for outcome in self._journal.of(Outcome) if outcome.workload == workload.name]
-        return {(outcome.pick, outcome.prefetch_factor) for outcome in outcomes if outcome.pick is not None}
+        outcomes = [
+            outcome
+            for outcome in self._journal.of(Outcome)
+            if outcome.workload == workload.name
+        ]
+        return {
+            (outcome.pick, outcome.prefetch_factor)
+            for outcome in outcomes
+            if outcome.pick is not None
+        }
 
     def write(self) -> None:
         """Writes the page."""
@@ -130,7 +166,10 @@ class _SearchBenchmark:
 
     def summary(self) -> list[str]:
         """The verdicts, and a line per advantage of another method."""
-        better = [f"better than plain: {line}" for line in advantages(self._scores, self._truths)]
+        better = [
+            f"better than plain: {line}"
+            for line in advantages(self._scores, self._truths)
+        ]
         return [*verdicts(self._scores, self._truths), *better]
 
     @property
@@ -138,12 +177,19 @@ class _SearchBenchmark:
         repeats = self._options.repeats
         names = [workload.name for workload in self._options.workloads]
         runs = {
-            name: [r for r in self._journal.of(Run) if r.workload == name and r.repeat <= repeats] for name in names
+            name: [
+                r
+                for r in self._journal.of(Run)
+                if r.workload == name and r.repeat <= repeats
+            ]
+            for name in names
         }
         truths = {name: oracle.truth_of(found) for name, found in runs.items()}
         return {name: truth for name, truth in truths.items() if truth is not None}
 
     @property
     def _scores(self) -> list[Score]:
-        outcomes = [o for o in self._journal.of(Outcome) if o.repeat <= self._options.repeats]
+        outcomes = [
+            o for o in self._journal.of(Outcome) if o.repeat <= self._options.repeats
+        ]
         return scores_of(outcomes, self._truths, self._options.workloads, self._methods)

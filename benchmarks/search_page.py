@@ -51,7 +51,12 @@ _ORACLE_HEAD = (
 )
 
 
-def page(scores: Sequence[Score], truths: Mapping[str, Truth], workloads: Sequence[Workload], origin: str) -> str:
+def page(
+    scores: Sequence[Score],
+    truths: Mapping[str, Truth],
+    workloads: Sequence[Workload],
+    origin: str,
+) -> str:
     """The whole page."""
     methods = dict.fromkeys(score.method for score in scores)
     parts = [
@@ -62,7 +67,10 @@ def page(scores: Sequence[Score], truths: Mapping[str, Truth], workloads: Sequen
         *cost_ratios(scores),
         "## Scores\n\n" + table(scores),
         "## Where other methods are better than plain\n\nRules of thumb have no cost; their regret is compared.\n\n"
-        + _list(advantages(scores, truths) or ["nowhere" if PLAIN in methods else "plain did not run"]),
+        + _list(
+            advantages(scores, truths)
+            or ["nowhere" if PLAIN in methods else "plain did not run"]
+        ),
         "## How it was measured\n\n" + _MEASURING,
         "## Methods\n\n" + _list(f"{method}: {about(method)}" for method in methods),
         "## Workloads\n\n" + "\n".join(workload.line for workload in workloads),
@@ -94,28 +102,49 @@ def _list(lines: Iterable[str]) -> str:
 
 
 def totals(scores: Sequence[Score]) -> str:
-    """A line per method over all its workloads; the cost is the median of those of the workloads."""
-    lines = ["| method | workloads | regret | largest | slower | cost (epochs) | cost (s) |", f"|{'---|' * 7}"]
+    """A line per method over all its workloads; the cost is the median of those of the
+    workloads."""
+    lines = [
+        "| method | workloads | regret | largest | slower | cost (epochs) | cost (s) |",
+        f"|{'---|' * 7}",
+    ]
     for method in dict.fromkeys(score.method for score in scores):
         own = [score for score in scores if score.method == method]
-        regrets, slower = [score.regrets for score in own], [score.slower for score in own]
-        regret, longer = (_quantiles(pooled(each, 0.5), pooled(each, 0.95)) for each in (regrets, slower))
+        regrets, slower = (
+            [score.regrets for score in own],
+            [score.slower for score in own],
+        )
+        regret, longer = (
+            _quantiles(pooled(each, 0.5), pooled(each, 0.95))
+            for each in (regrets, slower)
+        )
         epochs = [score.cost_epochs for score in own if score.cost_epochs is not None]
         cost_epochs = f"{statistics.median(epochs):.2f}" if epochs else ""
         cost_s = statistics.median(score.cost_s for score in own)
-        cells = (method, str(len(own)), regret, percent(pooled(regrets, 1.0)), longer, cost_epochs, f"{cost_s:.1f}")
+        cells = (
+            method,
+            str(len(own)),
+            regret,
+            percent(pooled(regrets, 1.0)),
+            longer,
+            cost_epochs,
+            f"{cost_s:.1f}",
+        )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def cost_ratios(scores: Sequence[Score]) -> list[str]:
-    """The part about costs / costs of another version in the same repeat of the same workload; empty without one."""
+    """The part about costs / costs of another version in the same repeat of the same
+    workload; empty without one."""
     by_key = {(score.method, score.workload): score for score in scores}
     pairs: dict[str, list[tuple[Score, Score]]] = {}
     for score in scores:
         method, _, version = score.method.partition(OTHER)
         if version and (method, score.workload) in by_key:
-            pairs.setdefault(score.method, []).append((by_key[method, score.workload], score))
+            pairs.setdefault(score.method, []).append(
+                (by_key[method, score.workload], score)
+            )
     return [_cost_ratios_of(method, compared) for method, compared in pairs.items()]
 
 
@@ -136,18 +165,26 @@ def _cost_ratios_of(method: str, compared: Sequence[tuple[Score, Score]]) -> str
     for (new, old), values in zip(compared, ratios, strict=True):
         spread = f"{min(values):.2f} to {max(values):.2f}"
         median = statistics.median(values)
-        lines.append(f"| {new.workload} | {new.cost_s:.1f} | {old.cost_s:.1f} | {median:.2f} | {spread} |")
+        lines.append(
+            f"| {new.workload} | {new.cost_s:.1f} | {old.cost_s:.1f} | {median:.2f} | {spread} |"
+        )
     return "\n".join(lines)
 
 
 def _ratios(new: Score, old: Score) -> list[float]:
-    return [new_s / old_s for new_s, old_s in zip(new.costs_s, old.costs_s, strict=False)]
+    return [
+        new_s / old_s for new_s, old_s in zip(new.costs_s, old.costs_s, strict=False)
+    ]
 
 
 def table(scores: Sequence[Score]) -> str:
     """A line per score, and a line per crash and per process left behind."""
     lines = [_HEAD, *(_line(score) for score in scores)]
-    faults = [f"- {s.method} on {s.workload}, {line}" for s in scores for line in (*s.crashes, *s.left_behind)]
+    faults = [
+        f"- {s.method} on {s.workload}, {line}"
+        for s in scores
+        for line in (*s.crashes, *s.left_behind)
+    ]
     return "\n".join([*lines, "", *faults] if faults else lines)
 
 
@@ -170,7 +207,11 @@ def _line(score: Score) -> str:
 
 
 def _quantiles(median: float | None, high: float | None) -> str:
-    return "no value" if median is None or high is None else f"{percent(median)} ({percent(high)})"
+    return (
+        "no value"
+        if median is None or high is None
+        else f"{percent(median)} ({percent(high)})"
+    )
 
 
 def _range(numbers: Sequence[int]) -> str:
@@ -180,11 +221,15 @@ def _range(numbers: Sequence[int]) -> str:
 
 def oracle_table(truths: Mapping[str, Truth]) -> str:
     """A line per workload."""
-    return "\n".join([_ORACLE_HEAD, *(_oracle_line(name, truth) for name, truth in truths.items())])
+    return "\n".join(
+        [_ORACLE_HEAD, *(_oracle_line(name, truth) for name, truth in truths.items())]
+    )
 
 
 def _oracle_line(workload: str, truth: Truth) -> str:
     floor = "" if truth.noise_floor is None else percent(truth.noise_floor)
-    all_s = ", ".join(f"{workers}: {epoch_s:.3g}" for workers, epoch_s in truth.epochs_s.items())
+    all_s = ", ".join(
+        f"{workers}: {epoch_s:.3g}" for workers, epoch_s in truth.epochs_s.items()
+    )
     remark = "" if truth.whole else "; some projected"
     return f"| {workload} | {truth.best} | {truth.best_s:.3g} | {truth.passes} | {floor} | {all_s}{remark} |"

@@ -1,4 +1,5 @@
-"""Whole searches on simulated machines whose best settings are known: regret, cost, and coverage of intervals."""
+"""Whole searches on simulated machines whose best settings are known: regret, cost, and
+coverage of intervals."""
 
 import math
 import multiprocessing
@@ -9,16 +10,38 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import support
-from benchmarks.curves import BATCH_SIZE, CURVES, TOLERANCE, Curve, best, pace_s, regret, settings_of
-from benchmarks.simulated_machine import CONDITIONS, Condition, SimulatedMachine, machine_of
+from benchmarks.curves import (
+    BATCH_SIZE,
+    CURVES,
+    TOLERANCE,
+    Curve,
+    best,
+    pace_s,
+    regret,
+    settings_of,
+)
+from benchmarks.simulated_machine import (
+    CONDITIONS,
+    Condition,
+    SimulatedMachine,
+    machine_of,
+)
 from nws_sweep import units
 from nws_sweep.analysis.time_ratios import times_of
-from nws_sweep.records import LoaderSettings, MeasureRules, SearchRecord, SearchRules, Trial, TrialState
+from nws_sweep.records import (
+    LoaderSettings,
+    MeasureRules,
+    SearchRecord,
+    SearchRules,
+    Trial,
+    TrialState,
+)
 from nws_sweep.searching.search import search
 from tests import factories
 from tests.simulated import Recorder
 
-_BEATS = 0.97  # of the least time that a schedule can reach: a row below it is impossible
+# of the least time that a schedule can reach: a row below it is impossible
+_BEATS = 0.97
 _MEASURE = MeasureRules()
 _MOST_WORKERS = 256  # candidates, as of a search without max_workers on a large machine
 
@@ -54,21 +77,35 @@ class Result:
     outcomes: Mapping[Condition, Sequence[Outcome]]
 
 
-def run(repeats: int, only: Sequence[str], jobs: int, output: Path, command: str) -> None:
-    """Simulates ``repeats`` searches of each curve under each condition, and writes the page."""
+def run(
+    repeats: int, only: Sequence[str], jobs: int, output: Path, command: str
+) -> None:
+    """Simulates ``repeats`` searches of each curve under each condition, and writes the
+    page."""
     curves = [curve for curve in CURVES if not only or curve.name in only]
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
-        results = [*pool.map(_result_of, [curve.name for curve in curves], [repeats] * len(curves))]
-    text = page(dict(zip(curves, results, strict=True)), support.origin(command, repeats, "repeat"))
+        results = [
+            *pool.map(
+                _result_of, [curve.name for curve in curves], [repeats] * len(curves)
+            )
+        ]
+    text = page(
+        dict(zip(curves, results, strict=True)),
+        support.origin(command, repeats, "repeat"),
+    )
     output.write_text(text, "utf-8")
 
 
 def _result_of(name: str, repeats: int) -> Result:
     support.print_line(name)
-    curve = next(curve for curve in CURVES if curve.name == name)  # its functions cannot be pickled
+    # its functions cannot be pickled
+    curve = next(curve for curve in CURVES if curve.name == name)
     settings, _ = best(curve)
     seeds = range(repeats)
-    outcomes = {machine: [simulated(curve, machine, seed) for seed in seeds] for machine in CONDITIONS}
+    outcomes = {
+        machine: [simulated(curve, machine, seed) for seed in seeds]
+        for machine in CONDITIONS
+    }
     return Result(settings, outcomes)
 
 
@@ -85,14 +122,26 @@ def searched(
     strategy: str = "adaptive",
     candidates: tuple[int, ...] = tuple(range(_MOST_WORKERS + 1)),
 ) -> SearchRecord:
-    """The record of a search on a machine; by default with the default arguments of a search."""
+    """The record of a search on a machine; by default with the default arguments of a
+    search."""
     rules = SearchRules(
-        strategy=strategy, candidates=candidates, reference=int(machine.cores), tolerance=TOLERANCE, settings=None
+        strategy=strategy,
+        candidates=candidates,
+        reference=int(machine.cores),
+        tolerance=TOLERANCE,
+        settings=None,
     )
     configuration = factories.configuration(
-        loader=LoaderSettings(batch_size=BATCH_SIZE), measure=measure, search=rules, seed=seed
+        loader=LoaderSettings(batch_size=BATCH_SIZE),
+        measure=measure,
+        search=rules,
+        seed=seed,
     )
-    return search(SearchRecord(configuration=configuration, host=factories.HOST), machine.environment(), _Silent())
+    return search(
+        SearchRecord(configuration=configuration, host=factories.HOST),
+        machine.environment(),
+        _Silent(),
+    )
 
 
 class _Silent(Recorder):
@@ -106,7 +155,9 @@ def compared(curve: Curve, machine: SimulatedMachine, record: SearchRecord) -> O
     """A search, compared with the truth."""
     verdict = record.verdict
     answer = verdict.recommended if verdict else settings_of(0)
-    trials = {trial.settings: trial for trial in record.trials if trial.state is TrialState.OK}
+    trials = {
+        trial.settings: trial for trial in record.trials if trial.state is TrialState.OK
+    }
     of_answer = trials.get(answer)
     return Outcome(
         answer=answer,
@@ -115,16 +166,24 @@ def compared(curve: Curve, machine: SimulatedMachine, record: SearchRecord) -> O
         is_provisional=verdict is None or verdict.provisional,
         rows=tuple(_rows(curve, machine, trials.values())),
         ratios=tuple(_ratios(curve, of_answer, trials.values())) if of_answer else (),
-        impossible=sum(_is_impossible(curve, machine, trial) for trial in trials.values()),
+        impossible=sum(
+            _is_impossible(curve, machine, trial) for trial in trials.values()
+        ),
     )
 
 
-def _rows(curve: Curve, machine: SimulatedMachine, trials: Iterable[Trial]) -> Iterator[bool]:
+def _rows(
+    curve: Curve, machine: SimulatedMachine, trials: Iterable[Trial]
+) -> Iterator[bool]:
     """The truth is the time in the mean state of the machine during the search."""
     for trial in trials:
         time = trial.measurement.batch_s if trial.measurement else None
         if time and time.low and time.high:
-            yield time.low <= machine.mean_factor * pace_s(curve, trial.settings) <= time.high
+            yield (
+                time.low
+                <= machine.mean_factor * pace_s(curve, trial.settings)
+                <= time.high
+            )
 
 
 def _ratios(curve: Curve, of_answer: Trial, trials: Iterable[Trial]) -> Iterator[bool]:
@@ -132,31 +191,56 @@ def _ratios(curve: Curve, of_answer: Trial, trials: Iterable[Trial]) -> Iterator
         times = times_of(of_answer, trial)
         ends = times.ratio.ends if times else None
         if ends and trial.settings != of_answer.settings:
-            yield ends[0] <= pace_s(curve, trial.settings) / pace_s(curve, of_answer.settings) <= ends[1]
+            yield (
+                ends[0]
+                <= pace_s(curve, trial.settings) / pace_s(curve, of_answer.settings)
+                <= ends[1]
+            )
 
 
 def _is_impossible(curve: Curve, machine: SimulatedMachine, trial: Trial) -> bool:
-    """Whether a row beats what any schedule can reach in the fastest state in which the trial met the machine."""
+    """Whether a row beats what any schedule can reach in the fastest state in which the
+    trial met the machine."""
     time = trial.measurement.batch_s if trial.measurement else None
     fastest = min(machine.factors.get(trial.settings, ()), default=1.0)
-    return time is not None and time.value < _BEATS * fastest * curve.limit_s(trial.num_workers)
+    return time is not None and time.value < _BEATS * fastest * curve.limit_s(
+        trial.num_workers
+    )
 
 
 def page(results: Mapping[Curve, Result], origin: str) -> str:
     """The page, in Markdown."""
     rows, everything = [], list[Outcome]()
     for machine in CONDITIONS:
-        outcomes = [outcome for result in results.values() for outcome in result.outcomes[machine]]
+        outcomes = [
+            outcome
+            for result in results.values()
+            for outcome in result.outcomes[machine]
+        ]
         rows.append(_row(machine.name, outcomes))
         everything += outcomes
-    lines = [_TITLE, f"{_summary(everything)} {origin}", _INTRODUCTION, *_head("machine"), *rows]
+    lines = [
+        _TITLE,
+        f"{_summary(everything)} {origin}",
+        _INTRODUCTION,
+        *_head("machine"),
+        *rows,
+    ]
     lines.append(_row("**all**", everything))
     for machine in CONDITIONS:
         lines += ["", f"## {machine.name}", "", *_head("curve", "best", "answers")]
         for curve, result in results.items():
             outcomes = [*result.outcomes[machine]]
-            lines.append(_row(curve.name, outcomes, _named(result.best), _answers(outcomes)))
-    lines += ["", "## Curves", "", *(f"- {curve.name}: {curve.about}" for curve in results), ""]
+            lines.append(
+                _row(curve.name, outcomes, _named(result.best), _answers(outcomes))
+            )
+    lines += [
+        "",
+        "## Curves",
+        "",
+        *(f"- {curve.name}: {curve.about}" for curve in results),
+        "",
+    ]
     return "\n".join(lines)
 
 
@@ -175,7 +259,10 @@ def _row(name: str, outcomes: Sequence[Outcome], *cells: str) -> str:
     cells = (
         name,
         *cells,
-        *(f"{100 * value:.1f}" for value in (statistics.median(regrets), high(regrets), max(regrets))),
+        *(
+            f"{100 * value:.1f}"
+            for value in (statistics.median(regrets), high(regrets), max(regrets))
+        ),
         *(f"{value:.1f}" for value in (statistics.median(costs_s), max(costs_s))),
         f"{100 * statistics.fmean(o.is_provisional for o in outcomes):.0f}",
         _share(o.rows for o in outcomes),
@@ -205,7 +292,11 @@ def _answers(outcomes: Sequence[Outcome]) -> str:
 
 def _named(settings: LoaderSettings) -> str:
     is_usual = settings.prefetched in (None, 2)
-    return f"{settings.num_workers}" if is_usual else f"{settings.num_workers} ({settings.prefetched})"
+    return (
+        f"{settings.num_workers}"
+        if is_usual
+        else f"{settings.num_workers} ({settings.prefetched})"
+    )
 
 
 def _head(*names: str) -> tuple[str, str]:

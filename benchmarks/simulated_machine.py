@@ -1,4 +1,5 @@
-"""A simulated machine for whole searches: the DataLoaders of tests/oracle.py on a fake clock, with noise."""
+"""A simulated machine for whole searches: the DataLoaders of tests/oracle.py on a fake
+clock, with noise."""
 
 import bisect
 import math
@@ -10,12 +11,20 @@ from dataclasses import dataclass, field, replace
 from benchmarks.curves import BATCH_SIZE, Curve
 from nws_sweep.dataloading.orders import BatchesInRuns, RotatedBatches
 from nws_sweep.dataloading.windows import LoaderSession, Moment
-from nws_sweep.records import BatchCost, BatchRecord, LoaderSettings, Usage, Window, WindowRequest
+from nws_sweep.records import (
+    BatchCost,
+    BatchRecord,
+    LoaderSettings,
+    Usage,
+    Window,
+    WindowRequest,
+)
 from tests.fakes import FACTS, FakeClock, FakeMachine, FakeProcess, SimulatedLoader
 from tests.oracle import CPU, SLEEP, Load, Loader, Machine, Process
 
 _START_PROCESS_S = 0.05  # seconds until a trial process has been forked
-_HORIZON_S = 1200.0  # length of the drift and of the neighbour's visits, far beyond a search
+# length of the drift and of the neighbour's visits, far beyond a search
+_HORIZON_S = 1200.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,9 +32,12 @@ class Condition:
     """How much the machine's speed varies."""
 
     name: str
-    noise: float = 0.0  # standard deviation of the logarithm of the time of a time slice
+    # standard deviation of the logarithm of the time of a time slice
+    noise: float = 0.0
     drift: float = 0.0  # the same of the drift within a second
-    visit_s: float = 0.0  # mean length of a neighbour's visits, and of the time between them; 0 without a neighbour
+    # mean length of a neighbour's visits, and of the time between them; 0 without a
+    # neighbour
+    visit_s: float = 0.0
     neighbour: float = 1.0  # times by which all takes longer meanwhile
 
 
@@ -47,11 +59,14 @@ class Weather:
         self.drifts = [0.0]
         while condition.drift and len(self.drifts) < _HORIZON_S:
             self.drifts.append(self.drifts[-1] + draw.gauss(0.0, condition.drift))
-        self.changes_s = [math.inf]  # moments at which the neighbour comes, goes, comes, ...
+        # moments at which the neighbour comes, goes, comes, ...
+        self.changes_s = [math.inf]
         if condition.visit_s:
             self.changes_s = [draw.expovariate(1 / condition.visit_s)]
         while self.changes_s[-1] < _HORIZON_S:
-            self.changes_s.append(self.changes_s[-1] + draw.expovariate(1 / condition.visit_s))
+            self.changes_s.append(
+                self.changes_s[-1] + draw.expovariate(1 / condition.visit_s)
+            )
 
     def has_visit(self, moment_s: float) -> bool:
         return bisect.bisect(self.changes_s, moment_s) % 2 == 1
@@ -93,7 +108,8 @@ class _RecordedLoad(Load):
 
 
 class SimulatedProcess(FakeProcess):
-    """A trial process whose DataLoader is the oracle's. Its machine stands still while it is paused."""
+    """A trial process whose DataLoader is the oracle's. Its machine stands still while
+    it is paused."""
 
     _machine: "SimulatedMachine"
 
@@ -102,7 +118,9 @@ class SimulatedProcess(FakeProcess):
         self.settings, self.batches_per_epoch = settings, shared.curve.batches
         batches = range(shared.curve.batches)
         if shared.curve.is_shuffled:
-            self._batches: Iterable[int] = RotatedBatches(batches, round(place * shared.curve.batches))
+            self._batches: Iterable[int] = RotatedBatches(
+                batches, round(place * shared.curve.batches)
+            )
         else:
             self._batches = BatchesInRuns(batches, settings.queued_batches, place)
         self.noise = shared.draw_noise()
@@ -144,12 +162,24 @@ class SimulatedProcess(FakeProcess):
     @property
     def moment_s(self) -> float:
         """On the clock of the search."""
-        return self._entered_s + (self.machine.now_s - self._began_s) * self._entered_factor
+        return (
+            self._entered_s
+            + (self.machine.now_s - self._began_s) * self._entered_factor
+        )
 
     def _perform(self, process: Process) -> int | None:
-        """Runs what the main process does next, while the clock of the search advances."""
-        clock, busy_s, results = self._machine.clock, self.machine.busy_s, list[int | None]()
-        self._entered_s, self._entered_factor, self._began_s = clock.now, self.factor, self.machine.now_s
+        """Runs what the main process does next, while the clock of the search
+        advances."""
+        clock, busy_s, results = (
+            self._machine.clock,
+            self.machine.busy_s,
+            list[int | None](),
+        )
+        self._entered_s, self._entered_factor, self._began_s = (
+            clock.now,
+            self.factor,
+            self.machine.now_s,
+        )
         self.machine.resume(self._counted(process, results))
         self.machine.run(until=lambda: results)
         clock.now = self.moment_s
@@ -157,7 +187,8 @@ class SimulatedProcess(FakeProcess):
         return results[0]
 
     def _counted(self, process: Process, results: list[int | None]) -> Process:
-        """The process; its CPU time is counted, and that in which it is ready and does not run."""
+        """The process; its CPU time is counted, and that in which it is ready and does
+        not run."""
         item = None
         while True:
             try:
@@ -170,11 +201,15 @@ class SimulatedProcess(FakeProcess):
             if asked[0] is CPU:
                 threads = asked[2] if len(asked) > 2 else 1
                 self.main_cpu_s += asked[1] * threads * self._entered_factor
-                self.delay_s += (self.machine.now_s - began_s - asked[1]) * self._entered_factor
+                self.delay_s += (
+                    self.machine.now_s - began_s - asked[1]
+                ) * self._entered_factor
 
     def record(self, batch: int, began_s: float, waited_s: float) -> None:
         load, factor = self.loader.load, self._entered_factor
-        cost = BatchCost(load.cpu_s[batch] * factor, waited_s * factor, load.transfer_s * factor)
+        cost = BatchCost(
+            load.cpu_s[batch] * factor, waited_s * factor, load.transfer_s * factor
+        )
         was_stopped = bool(self.stopped_s) and began_s < self.stopped_s[-1]
         self.records.append(
             BatchRecord(
@@ -213,7 +248,13 @@ class SimulatedProcess(FakeProcess):
 
     def usage(self) -> Usage:
         held_bytes = 2**26 * (1 + self.settings.num_workers)
-        return Usage(cpu_s=self.cpu_s, memory_bytes=held_bytes, added_bytes=held_bytes, shm_bytes=0, disk_bytes=0)
+        return Usage(
+            cpu_s=self.cpu_s,
+            memory_bytes=held_bytes,
+            added_bytes=held_bytes,
+            shm_bytes=0,
+            disk_bytes=0,
+        )
 
 
 @dataclass(eq=False, kw_only=True)
@@ -234,10 +275,14 @@ class SimulatedMachine(FakeMachine):
     def draw_noise(self) -> float:
         return math.exp(self.noise.gauss(0.0, self.weather.condition.noise))
 
-    def note(self, process: SimulatedProcess, window: Window, began_s: float, cpu_s: float) -> None:
+    def note(
+        self, process: SimulatedProcess, window: Window, began_s: float, cpu_s: float
+    ) -> None:
         """A window has ended."""
         elapsed_s = self.clock.now - began_s
-        other_cpus = min(1.0, self.cores / 2) if self.weather.has_visit(self.clock.now) else 0.0
+        other_cpus = (
+            min(1.0, self.cores / 2) if self.weather.has_visit(self.clock.now) else 0.0
+        )
         self.busy_s += cpu_s + other_cpus * elapsed_s
         if window.counts and window.batches:
             self.factors.setdefault(process.settings, []).append(process.factor)
@@ -246,18 +291,25 @@ class SimulatedMachine(FakeMachine):
     @property
     def mean_factor(self) -> float:
         """Times by which all took longer in the mean state of the machine."""
-        return math.exp(statistics.fmean(map(math.log, self.weathers))) if self.weathers else 1.0
+        return (
+            math.exp(statistics.fmean(map(math.log, self.weathers)))
+            if self.weathers
+            else 1.0
+        )
 
 
 def machine_of(curve: Curve, condition: Condition, seed: int) -> SimulatedMachine:
     """The machine of one search."""
     name = f"{curve.name}-{condition.name}-{seed}"
     return SimulatedMachine(
-        make_loader=lambda settings: SimulatedLoader(FakeClock(), 0, 0.0),  # the process makes the oracle's
+        # the process makes the oracle's
+        make_loader=lambda settings: SimulatedLoader(FakeClock(), 0, 0.0),
         batches_per_epoch=curve.batches,
         clock=FakeClock(),
         make_process=SimulatedProcess,
-        facts=replace(FACTS, samples=curve.batches * BATCH_SIZE, is_shuffled=curve.is_shuffled),
+        facts=replace(
+            FACTS, samples=curve.batches * BATCH_SIZE, is_shuffled=curve.is_shuffled
+        ),
         cores=curve.cpus,
         curve=curve,
         weather=Weather(condition, f"weather-{name}"),

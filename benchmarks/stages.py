@@ -1,4 +1,5 @@
-"""Explains datasets with a planted stage, and compares its share and the epoch without it with bare loops."""
+"""Explains datasets with a planted stage, and compares its share and the epoch without
+it with bare loops."""
 
 import functools
 import os
@@ -100,7 +101,8 @@ def slow_collate(samples: list[Any]) -> Any:
 
 @dataclass(frozen=True)
 class Stage:
-    """A planted stage: what a sample calls, and the name that is expected to be found."""
+    """A planted stage: what a sample calls, and the name that is expected to be
+    found."""
 
     call: Callable[[], object]
     names: Sequence[str]
@@ -111,11 +113,17 @@ STAGES: Mapping[str, Stage] = {
     "waiting, 30 ms": Stage(functools.partial(waiting, 0.03), ("waiting", "sleep")),
     "Python code": Stage(functools.partial(spin, 40_000), ("spin",)),
     "small calls": Stage(functools.partial(small_calls, 20_000), ("small_calls",)),
-    "C, without the GIL": Stage(functools.partial(releasing, 8), ("releasing", "crc32")),
+    "C, without the GIL": Stage(
+        functools.partial(releasing, 8), ("releasing", "crc32")
+    ),
     "C, with the GIL": Stage(functools.partial(holding, 60_000), ("holding",)),
     "nested": Stage(functools.partial(nested, 20_000), ("nested",)),
-    "30 us, 80 times": Stage(functools.partial(repeated, 80), ("thirty_microseconds", "repeated")),
-    "torchvision": Stage(functools.partial(v2.GaussianBlur(9), _IMAGE), ("GaussianBlur",)),
+    "30 us, 80 times": Stage(
+        functools.partial(repeated, 80), ("thirty_microseconds", "repeated")
+    ),
+    "torchvision": Stage(
+        functools.partial(v2.GaussianBlur(9), _IMAGE), ("GaussianBlur",)
+    ),
     "collate": Stage(lambda: None, ("slow_collate", "spin")),
 }
 
@@ -152,7 +160,8 @@ class Finding:
     name: str
     share: float
     bare: float  # the same, of bare loops
-    without_s: tuple[float, float, float] | None  # predicted epoch, its low and high end
+    # predicted epoch, its low and high end
+    without_s: tuple[float, float, float] | None
     measured_s: float
     left: float | None  # predicted epoch / epoch of the search
     bare_left: float  # the same, of bare loops
@@ -160,7 +169,8 @@ class Finding:
 
 
 def run(repeats: int, only: Sequence[str], output: Path, command: str) -> None:
-    """Explains the cases ``repeats`` times, and writes the page; ``only`` has their names, empty for all."""
+    """Explains the cases ``repeats`` times, and writes the page; ``only`` has their
+    names, empty for all."""
     torch.set_num_threads(1)
     findings = []
     for _ in range(repeats):
@@ -177,7 +187,10 @@ def _explained(name: str) -> Finding:
     copied = sum(stage.share for stage in found.stages if stage.name == COPY)
     planted = _planted(found, STAGES[name].names)
     epoch = planted.epoch_without_s if planted else None
-    pairs = [tuple(_epoch_s(each, length, found.num_workers) for each in (name, "")) for _ in range(_PAIRS)]
+    pairs = [
+        tuple(_epoch_s(each, length, found.num_workers) for each in (name, ""))
+        for _ in range(_PAIRS)
+    ]
     return Finding(
         name=name,
         share=(planted.share if planted else 0.0) / (1 - copied),
@@ -191,16 +204,30 @@ def _explained(name: str) -> Finding:
 
 
 def _planted(found: Explanation, names: Sequence[str]) -> "nws_sweep.Stage | None":
-    return next((stage for name in names for stage in found.stages if stage.name.endswith(name)), None)
+    return next(
+        (
+            stage
+            for name in names
+            for stage in found.stages
+            if stage.name.endswith(name)
+        ),
+        None,
+    )
 
 
 def _loader(name: str, length: int, num_workers: int) -> "DataLoader[Any]":
     collate_fn = slow_collate if name == "collate" else default_collate
-    return DataLoader(Planted(name, length), _BATCH_SIZE, num_workers=num_workers, collate_fn=collate_fn)
+    return DataLoader(
+        Planted(name, length),
+        _BATCH_SIZE,
+        num_workers=num_workers,
+        collate_fn=collate_fn,
+    )
 
 
 def _batch_seconds(name: str) -> tuple[float, float]:
-    """Seconds of a batch in this process with the planted stage and without, in turn: medians."""
+    """Seconds of a batch in this process with the planted stage and without, in turn:
+    medians."""
     times_s: dict[str, list[float]] = {name: [], "": []}
     loaders = {each: _loader(each, _BATCH_SIZE, 0) for each in times_s}
     for _ in range(15):
@@ -222,8 +249,14 @@ def _epoch_s(name: str, length: int, num_workers: int) -> float:
 
 def _page(findings: Sequence[Finding], origin: str) -> str:
     errors = [abs(one.share - one.bare) for one in findings]
-    ratios = [abs(one.without_s[0] / one.measured_s - 1) for one in findings if one.without_s]
-    inside = [one.without_s[1] <= one.measured_s <= one.without_s[2] for one in findings if one.without_s]
+    ratios = [
+        abs(one.without_s[0] / one.measured_s - 1) for one in findings if one.without_s
+    ]
+    inside = [
+        one.without_s[1] <= one.measured_s <= one.without_s[2]
+        for one in findings
+        if one.without_s
+    ]
     of_epochs = [abs(one.left / one.bare_left - 1) for one in findings if one.left]
     summary = (
         f"Shares differ by {100 * statistics.median(errors):.1f} points in the median, "

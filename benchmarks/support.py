@@ -1,4 +1,5 @@
-"""The machine's lock, the fork server, progress lines and processes left behind, for all benchmarks."""
+"""The machine's lock, the fork server, progress lines and processes left behind, for
+all benchmarks."""
 
 import contextlib
 import os
@@ -20,11 +21,13 @@ _PRELOAD = (
 )  # fmt: skip
 _MARK = "NWS_SWEEP_BENCHMARK"
 _GRACE_S = 2.0  # for killed processes to exit
-_COUNT_EVERY_S = 0.2  # counting takes CPU time of a timed search, up to 1 ms where hundreds of processes run
+# counting takes CPU time of a timed search, up to 1 ms where hundreds of processes run
+_COUNT_EVERY_S = 0.2
 
 
 def start_fork_server() -> ForkServer:
-    """Starts one fork server for all processes, with an environment variable by which ``descendants`` finds orphans."""
+    """Starts one fork server for all processes, with an environment variable by which
+    ``descendants`` finds orphans."""
     os.environ[_MARK] = str(os.getpid())
     return fork_server.ensure_running(_PRELOAD)
 
@@ -35,7 +38,8 @@ def print_line(line: str) -> None:
 
 
 def origin(command: str, count: int, unit: str) -> str:
-    """One sentence about the origin of a page's figures; the unit is ``round`` or ``repeat``."""
+    """One sentence about the origin of a page's figures; the unit is ``round`` or
+    ``repeat``."""
     here = host.describe()
     return (
         f"Made on {date.today().isoformat()} by `{command}`, {count} {unit}{'s' * (count != 1)}, on {here.cpu_model}, "
@@ -56,7 +60,8 @@ def descendants() -> set[psutil.Process]:
 
 @contextlib.contextmanager
 def counting_processes() -> Iterator[list[int]]:
-    """Counts the machine's processes now and then, the first time at once; a process of another program counts too."""
+    """Counts the machine's processes now and then, the first time at once; a process of
+    another program counts too."""
     counts, has_ended = [_processes()], threading.Event()
 
     def count() -> None:
@@ -76,14 +81,19 @@ def _processes() -> int:
     return sum(name.isdecimal() for name in os.listdir("/proc"))  # noqa: PTH208 - as fast as possible
 
 
-def kill_leftovers(before: set[psutil.Process], grace_s: float = _GRACE_S) -> tuple[str, ...]:
-    """Kills descendants that are not in ``before`` and have not exited within ``grace_s``; returns a line for each."""
+def kill_leftovers(
+    before: set[psutil.Process], grace_s: float = _GRACE_S
+) -> tuple[str, ...]:
+    """Kills descendants that are not in ``before`` and have not exited within
+    ``grace_s``; returns a line for each."""
     deadline = time.monotonic() + grace_s
     while (left := descendants() - before) and time.monotonic() < deadline:
         time.sleep(0.02)
     lines = []
     for process in sorted(left, key=lambda process: process.pid):
         with contextlib.suppress(psutil.Error):
-            lines.append(f"process {process.pid} ({process.status()}), child of {process.ppid()}")
+            lines.append(
+                f"process {process.pid} ({process.status()}), child of {process.ppid()}"
+            )
             process.kill()
     return tuple(lines)

@@ -5,13 +5,22 @@ from pathlib import Path
 
 from benchmarks.catalogue import Workload
 from benchmarks.epoch_times import PREFETCH_FACTOR
-from nws_sweep.records import Configuration, LoaderSettings, MeasureRules, SearchRecord, SearchRules, Trial
+from nws_sweep.records import (
+    Configuration,
+    LoaderSettings,
+    MeasureRules,
+    SearchRecord,
+    SearchRules,
+    Trial,
+)
 from nws_sweep.searching.search import new_record, search
 from nws_sweep.trials.dataset_server import DatasetServer, spec_of
 from nws_sweep.trials.environment import Environment
 
 
-def configuration_of(workload: Workload, rules: SearchRules, seed: int) -> Configuration:
+def configuration_of(
+    workload: Workload, rules: SearchRules, seed: int
+) -> Configuration:
     """The configuration of a search; ``seed`` decides the order of the samples.
 
     prefetch_factor is ``PREFETCH_FACTOR`` unless the rules leave it to the search.
@@ -31,13 +40,20 @@ def configuration_of(workload: Workload, rules: SearchRules, seed: int) -> Confi
     )
 
 
-def find(configuration: Configuration, log_path: Path, print_line: Callable[[str], None]) -> SearchRecord:
-    """Searches; output of trial processes is appended to ``log_path``, and each trial gets a line."""
+def find(
+    configuration: Configuration, log_path: Path, print_line: Callable[[str], None]
+) -> SearchRecord:
+    """Searches; output of trial processes is appended to ``log_path``, and each trial
+    gets a line."""
     start = new_record(configuration)
     log, folder = str(log_path.absolute()), str(Path.cwd())
     with DatasetServer() as dataset_server:
-        start_process = dataset_server.factory(spec_of(start.configuration, folder, log))
-        return search(start, Environment(start_process=start_process), TrialPrinter(print_line))
+        start_process = dataset_server.factory(
+            spec_of(start.configuration, folder, log)
+        )
+        return search(
+            start, Environment(start_process=start_process), TrialPrinter(print_line)
+        )
 
 
 class TrialPrinter:
@@ -47,7 +63,9 @@ class TrialPrinter:
         self._print_line = print_line
 
     def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
-        self._print_line(f"num_workers={trial.num_workers}: {trial.state.value} {trial.reason}".rstrip())
+        self._print_line(
+            f"num_workers={trial.num_workers}: {trial.state.value} {trial.reason}".rstrip()
+        )
 
     def _ignore(self, *_: object) -> None:
         pass

@@ -1,4 +1,5 @@
-"""Targets of the search with default arguments, whether they are met, and where other methods are better. Pure."""
+"""Targets of the search with default arguments, whether they are met, and where other
+methods are better. Pure."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,10 @@ def verdicts(scores: Sequence[Score], truths: Mapping[str, Truth]) -> list[str]:
     """One sentence per target: met, or missed by which workloads."""
     own = _of(scores, PLAIN)
     everywhere = [score.regrets for score in own.values()]
-    regrets, high_regrets = ([("all together", pooled(everywhere, share))] if own else [] for share in (0.5, 0.95))
+    regrets, high_regrets = (
+        [("all together", pooled(everywhere, share))] if own else []
+        for share in (0.5, 0.95)
+    )
     regrets += [(_with_floor(s, truths), s.regret) for s in own.values()]
     high_regrets += [(_with_floor(s, truths), s.high_regret) for s in own.values()]
     return [
@@ -70,8 +74,12 @@ def _epochs(own: Mapping[str, Score]) -> list[tuple[str, float | None]]:
 
 
 def _median_cost(own: Mapping[str, Score]) -> list[tuple[str, float | None]]:
-    failed: list[tuple[str, float | None]] = [(n, None) for n, s in own.items() if not _came_to_something(s)]
-    return failed or ([("all", statistics.median(s.cost_s for s in own.values()))] if own else [])
+    failed: list[tuple[str, float | None]] = [
+        (n, None) for n, s in own.items() if not _came_to_something(s)
+    ]
+    return failed or (
+        [("all", statistics.median(s.cost_s for s in own.values()))] if own else []
+    )
 
 
 def _short(own: Mapping[str, Score]) -> list[tuple[str, float | None]]:
@@ -80,18 +88,32 @@ def _short(own: Mapping[str, Score]) -> list[tuple[str, float | None]]:
     for name, score in own.items():
         if score.best_s is not None and score.best_s < SHORT_EPOCH_S:
             most_s = max(SHORT_EPOCH_S, MOST_SHORT_EPOCHS * score.best_s)
-            found.append((name, score.cost_s / most_s if _came_to_something(score) else None))
+            found.append(
+                (name, score.cost_s / most_s if _came_to_something(score) else None)
+            )
     return found
 
 
-def _beyond_noise(scores: Sequence[Score], truths: Mapping[str, Truth]) -> list[tuple[str, float | None]]:
-    """By how much more than the noise floor the regret is larger than that of another version."""
+def _beyond_noise(
+    scores: Sequence[Score], truths: Mapping[str, Truth]
+) -> list[tuple[str, float | None]]:
+    """By how much more than the noise floor the regret is larger than that of another
+    version."""
     own, found = _of(scores, ADAPTIVE), []
     for other in scores:
-        if other.method.startswith(ADAPTIVE + OTHER) and other.workload in own and other.regret is not None:
+        if (
+            other.method.startswith(ADAPTIVE + OTHER)
+            and other.workload in own
+            and other.regret is not None
+        ):
             mine, truth = own[other.workload].regret, truths.get(other.workload)
             floor = (truth.noise_floor if truth else None) or 0.0
-            found.append((_with_floor(other, truths), None if mine is None else mine - other.regret - floor))
+            found.append(
+                (
+                    _with_floor(other, truths),
+                    None if mine is None else mine - other.regret - floor,
+                )
+            )
     return found
 
 
@@ -99,27 +121,48 @@ def _growth(own: Mapping[str, Score]) -> list[tuple[str, float | None]]:
     if SHORTER not in own or LONGER not in own:
         return []
     shorter, longer = own[SHORTER], own[LONGER]
-    return [(f"{longer.cost_s:.2f} s / {shorter.cost_s:.2f} s", _ratio(longer, shorter))]
+    return [
+        (f"{longer.cost_s:.2f} s / {shorter.cost_s:.2f} s", _ratio(longer, shorter))
+    ]
 
 
-def _shares(own: Mapping[str, Score], exhaustive: Mapping[str, Score]) -> list[tuple[str, float | None]]:
-    return [(name, _ratio(own[name], exhaustive[name])) for name in own if name in exhaustive]
+def _shares(
+    own: Mapping[str, Score], exhaustive: Mapping[str, Score]
+) -> list[tuple[str, float | None]]:
+    return [
+        (name, _ratio(own[name], exhaustive[name]))
+        for name in own
+        if name in exhaustive
+    ]
 
 
 def _ratio(one: Score, other: Score) -> float | None:
-    return one.cost_s / other.cost_s if _came_to_something(one) and _came_to_something(other) else None
+    return (
+        one.cost_s / other.cost_s
+        if _came_to_something(one) and _came_to_something(other)
+        else None
+    )
 
 
 def _came_to_something(score: Score) -> bool:
-    """Whether every repeat has a pick: the short time of a failure is not a low cost."""
+    """Whether every repeat has a pick: the short time of a failure is not a low
+    cost."""
     return None not in score.picks
 
 
-def verdict(target: str, found: Sequence[tuple[str, float | None]], limit: float, shown: Callable[[float], str]) -> str:
-    """One sentence: met, missed by which of the values found and their names, or not measured if there are none."""
+def verdict(
+    target: str,
+    found: Sequence[tuple[str, float | None]],
+    limit: float,
+    shown: Callable[[float], str],
+) -> str:
+    """One sentence: met, missed by which of the values found and their names, or not
+    measured if there are none."""
     missed = [(what, value) for what, value in found if value is None or value > limit]
     if missed:
-        return f"{target}: missed by " + ", ".join(f"{what} ({_shown(value, shown)})" for what, value in missed)
+        return f"{target}: missed by " + ", ".join(
+            f"{what} ({_shown(value, shown)})" for what, value in missed
+        )
     return f"{target}: " + ("met" if found else "not measured")
 
 
@@ -127,18 +170,32 @@ def _ambiguous(own: Mapping[str, Score]) -> str:
     searches = sum(len(score.picks) for score in own.values())
     if not searches:
         return "searches that ended ambiguous: not measured"
-    ambiguous = {score.workload: score.ambiguous for score in own.values() if score.ambiguous}
-    where = f" ({', '.join(f'{name} {count}' for name, count in ambiguous.items())})" if ambiguous else ""
+    ambiguous = {
+        score.workload: score.ambiguous for score in own.values() if score.ambiguous
+    }
+    where = (
+        f" ({', '.join(f'{name} {count}' for name, count in ambiguous.items())})"
+        if ambiguous
+        else ""
+    )
     share = sum(ambiguous.values()) / searches
     return f"searches that ended ambiguous: {sum(ambiguous.values())} of {searches}, {100 * share:.0f} %{where}"
 
 
 def advantages(scores: Sequence[Score], truths: Mapping[str, Truth]) -> list[str]:
-    """A line for each method and workload with a smaller regret or a lower cost than plain."""
+    """A line for each method and workload with a smaller regret or a lower cost than
+    plain."""
     own = _of(scores, PLAIN)
     others = [s for s in scores if s.method != PLAIN and s.workload in own]
-    lines = [_less_regret(other, own[other.workload], truths.get(other.workload)) for other in others]
-    lines += [_less_cost(other, own[other.workload]) for other in others if other.method not in HEURISTICS]
+    lines = [
+        _less_regret(other, own[other.workload], truths.get(other.workload))
+        for other in others
+    ]
+    lines += [
+        _less_cost(other, own[other.workload])
+        for other in others
+        if other.method not in HEURISTICS
+    ]
     return [line for line in lines if line]
 
 
@@ -146,7 +203,11 @@ def _less_regret(other: Score, own: Score, truth: Truth | None) -> str:
     if other.regret is None or (own.regret is not None and other.regret >= own.regret):
         return ""
     floor = truth.noise_floor if truth else None
-    within = floor is not None and own.regret is not None and own.regret - other.regret <= floor
+    within = (
+        floor is not None
+        and own.regret is not None
+        and own.regret - other.regret <= floor
+    )
     remark = " (a difference below the noise floor)" if within else ""
     return f"regret on {own.workload}: {other.method} {percent(other.regret)}, plain {percent(own.regret)}{remark}"
 

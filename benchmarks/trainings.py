@@ -1,4 +1,5 @@
-"""Training runs from a bad start: with fixed settings, by hill climbing, and with a loader that tunes itself.
+"""Training runs from a bad start: with fixed settings, by hill climbing, and with a
+loader that tunes itself.
 
 ``run`` is called by ``child.call``, each time in a fresh process.
 """
@@ -27,7 +28,8 @@ class Training:
     workload: Workload
     method: str
     num_workers: int  # at the start
-    cpu_step_s: float = 0.0  # CPU time of a step, besides the workload's training step, which sleeps
+    # CPU time of a step, besides the workload's training step, which sleeps
+    cpu_step_s: float = 0.0
     epochs: int = _EPOCHS
 
 
@@ -41,13 +43,16 @@ class Seen:
     switches: int
     picked: str  # settings at the end
     first_switch_s: float  # from the start; 0 without any
-    first_batch: int  # the first one with other settings, counted over all epochs; 0 without any
+    # the first one with other settings, counted over all epochs; 0 without any
+    first_batch: int
 
 
 def run(training: Training) -> Seen:
     """Runs it; the end of the workers is a part of an epoch."""
     dataset, sleep = bare.made(Recipe(workload=training.workload))
-    loader: Any = bare.open_loader(dataset, Recipe(workload=training.workload, num_workers=training.num_workers))
+    loader: Any = bare.open_loader(
+        dataset, Recipe(workload=training.workload, num_workers=training.num_workers)
+    )
     if training.method != FIXED:
         loader = _tuned(loader, training.method)
     training_step = _step(sleep, training.cpu_step_s)
@@ -70,7 +75,9 @@ def run(training: Training) -> Seen:
         settled=numbers[-1] if numbers else 0,
         longest_wait_s=max(waits_s),
         switches=len(switches),
-        picked=f"{after.num_workers} x {after.prefetch_factor or 0}" if after else str(training.num_workers),
+        picked=f"{after.num_workers} x {after.prefetch_factor or 0}"
+        if after
+        else str(training.num_workers),
         first_switch_s=moments_s[numbers[0]] if numbers else 0.0,
         first_batch=numbers[0] if numbers else 0,
     )
@@ -101,12 +108,22 @@ def _tuned(loader: Any, method: str) -> Any:
         def better(self, batch: int, batches: int | None) -> Plan:
             seconds = self.times.batch_s
             now_s = seconds.get(self.current)
-            before_s = seconds.get(self.tuning.switches[-1].before) if self.tuning.switches else None
+            before_s = (
+                seconds.get(self.tuning.switches[-1].before)
+                if self.tuning.switches
+                else None
+            )
             if before_s and now_s and now_s > (1 - _GAIN) * before_s:
                 return Plan(self.current, "no gain")
-            more = replace(self.base, num_workers=self.current.num_workers + 1, prefetch_factor=2).canonical()
+            more = replace(
+                self.base, num_workers=self.current.num_workers + 1, prefetch_factor=2
+            ).canonical()
             return Plan(more, "one more", self.epoch + (not batch))
 
-    own = {each.name: getattr(tuned._own_tuner(), each.name) for each in fields(Tuner) if each.init}
+    own = {
+        each.name: getattr(tuned._own_tuner(), each.name)
+        for each in fields(Tuner)
+        if each.init
+    }
     vars(tuned)["_tuner"] = Climbing(**own)
     return tuned

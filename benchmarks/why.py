@@ -37,7 +37,9 @@ class Finding:
         """Whether the diagnosis has the expected bottlenecks, and says what it must."""
         bottlenecks = self.found.diagnosis.bottlenecks if self.found.diagnosis else ()
         first = next(iter(bottlenecks), None)
-        is_named = first == self.case.expected and set(self.case.besides) <= set(bottlenecks)
+        is_named = first == self.case.expected and set(self.case.besides) <= set(
+            bottlenecks
+        )
         return is_named and self.case.says in self.sentences
 
     @property
@@ -52,7 +54,8 @@ class Finding:
 
 
 def run(repeats: int, only: Sequence[str], output: Path, command: str) -> None:
-    """Searches the cases ``repeats`` times in the same order, and writes the page with its command line.
+    """Searches the cases ``repeats`` times in the same order, and writes the page with
+    its command line.
 
     ``only`` has the names of the cases; empty for all.
     """
@@ -65,13 +68,17 @@ def run(repeats: int, only: Sequence[str], output: Path, command: str) -> None:
                 finding = _search(case, number)
                 findings.append(finding)
                 verdict = "right" if finding.right else "WRONG"
-                support.print_line(f"{verdict} {case.name}, best {finding.best}: {finding.sentences}")
+                support.print_line(
+                    f"{verdict} {case.name}, best {finding.best}: {finding.sentences}"
+                )
     output.write_text(_page(findings, support.origin(command, repeats, "repeat")))
 
 
 def _search(case: Case, number: int) -> Finding:
     with tempfile.TemporaryDirectory() as folder, _disturbance(case):
-        result = sweep_search.find(_configuration(case, number), Path(folder) / "log", lambda _: None)
+        result = sweep_search.find(
+            _configuration(case, number), Path(folder) / "log", lambda _: None
+        )
     (found,) = summarise_record(result).configurations
     return Finding(case=case, found=found)
 
@@ -93,7 +100,9 @@ def _configuration(case: Case, number: int) -> Configuration:
 def _disturbance(case: Case) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for _ in range(2 if case.disturbed else 0):
-            process = stack.enter_context(subprocess.Popen([sys.executable, "-c", _SPIN]))
+            process = stack.enter_context(
+                subprocess.Popen([sys.executable, "-c", _SPIN])
+            )
             stack.callback(process.kill)
         yield
 
@@ -107,5 +116,7 @@ def _page(findings: Sequence[Finding], origin: str) -> str:
     ]
     for f in findings:
         diagnosis = f.sentences.replace("|", "\\|")
-        lines.append(f"| {f.case.name} | {f.case.about} | {'yes' if f.right else 'no'} | {f.best} | {diagnosis} |")
+        lines.append(
+            f"| {f.case.name} | {f.case.about} | {'yes' if f.right else 'no'} | {f.best} | {diagnosis} |"
+        )
     return "\n".join(lines) + "\n"

@@ -1,4 +1,5 @@
-"""Datasets with known costs. A sample depends only on its index; ``samples`` is the length of the dataset."""
+"""Datasets with known costs. A sample depends only on its index; ``samples`` is the
+length of the dataset."""
 
 import fcntl
 import hashlib
@@ -15,7 +16,14 @@ import numpy as np
 import torch
 from PIL import Image
 from torch.utils.data import Dataset, Sampler, TensorDataset
-from torchvision.transforms import Compose, Normalize, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, ToTensor
+from torchvision.transforms import (
+    Compose,
+    Normalize,
+    RandomCrop,
+    RandomHorizontalFlip,
+    RandomResizedCrop,
+    ToTensor,
+)
 
 from nws_sweep.datasets.photos import Photos
 
@@ -31,11 +39,19 @@ class _Sized(Dataset[Any]):
 class Latency(_Sized):
     """Sleeps for each sample, as a read over a network does.
 
-    Times are log-normal with mean ``mean_s``, s, and ``spread``, the standard deviation of their logarithm; samples of
-    the second half take ``rise`` times as long. A sample is a float32 tensor, shape (values,).
+    Times are log-normal with mean ``mean_s``, s, and ``spread``, the standard deviation
+    of their logarithm; samples of the second half take ``rise`` times as long. A sample
+    is a float32 tensor, shape (values,).
     """
 
-    def __init__(self, samples: int, mean_s: float, spread: float = 0.0, values: int = 256, rise: float = 1.0) -> None:
+    def __init__(
+        self,
+        samples: int,
+        mean_s: float,
+        spread: float = 0.0,
+        values: int = 256,
+        rise: float = 1.0,
+    ) -> None:
         super().__init__(samples)
         self._mean_s = mean_s
         self._spread = spread
@@ -48,25 +64,30 @@ class Latency(_Sized):
         return torch.full((self._values,), float(index))
 
     def _sleep_s(self, index: int) -> float:
-        return self._mean_s * math.exp(random.Random(index).gauss(0.0, self._spread) - self._spread**2 / 2)
+        return self._mean_s * math.exp(
+            random.Random(index).gauss(0.0, self._spread) - self._spread**2 / 2
+        )
 
 
 class Pareto(Latency):
-    """Times have a Pareto distribution with mean ``mean_s`` and shape 1.5, so their variance is infinite."""
+    """Times have a Pareto distribution with mean ``mean_s`` and shape 1.5, so their
+    variance is infinite."""
 
     def _sleep_s(self, index: int) -> float:
         return self._mean_s / 3 * random.Random(index).paretovariate(1.5)
 
 
 class Bimodal(Latency):
-    """One sample in fifty, at random places, takes a hundred times ``mean_s``, the others ``mean_s``."""
+    """One sample in fifty, at random places, takes a hundred times ``mean_s``, the
+    others ``mean_s``."""
 
     def _sleep_s(self, index: int) -> float:
         return self._mean_s * (100 if random.Random(index).random() < 1 / 50 else 1)
 
 
 class EveryEighth(Latency):
-    """Samples of every eighth batch take twenty times ``mean_s``, the others ``mean_s``."""
+    """Samples of every eighth batch take twenty times ``mean_s``, the others
+    ``mean_s``."""
 
     def __init__(self, samples: int, mean_s: float, batch_size: int) -> None:
         super().__init__(samples, mean_s)
@@ -78,7 +99,8 @@ class EveryEighth(Latency):
 
 
 class Sorted(Latency):
-    """Times rise evenly from ``least_s`` for the first sample to ``most_s`` for the last."""
+    """Times rise evenly from ``least_s`` for the first sample to ``most_s`` for the
+    last."""
 
     def __init__(self, samples: int, least_s: float, most_s: float) -> None:
         super().__init__(samples, least_s)
@@ -104,7 +126,8 @@ class SlowSampler(Sampler[int]):
 
 
 class Threads(_Sized):
-    """A thread of the dataset uses ``cpu_s`` of CPU time for each sample, without the interpreter's lock."""
+    """A thread of the dataset uses ``cpu_s`` of CPU time for each sample, without the
+    interpreter's lock."""
 
     def __init__(self, samples: int, cpu_s: float) -> None:
         super().__init__(samples)
@@ -126,16 +149,22 @@ _HASHED = bytes(50_000)  # about 0.1 ms; hashlib holds the lock for small texts
 
 
 class ReadOnce(_Sized):
-    """Samples of ``sample_bytes`` in a file in ``root``; the first reading of each waits ``mean_s``, as from a server.
+    """Samples of ``sample_bytes`` in a file in ``root``; the first reading of each
+    waits ``mean_s``, as from a server.
 
-    Later readings do not wait, in any process, until the dataset is made again, as with a page cache. A second file
-    notes what has been read: shared memory would keep trial processes from being forked with the dataset.
+    Later readings do not wait, in any process, until the dataset is made again, as with
+    a page cache. A second file notes what has been read: shared memory would keep trial
+    processes from being forked with the dataset.
     """
 
-    def __init__(self, samples: int, mean_s: float, sample_bytes: int, root: str) -> None:
+    def __init__(
+        self, samples: int, mean_s: float, sample_bytes: int, root: str
+    ) -> None:
         super().__init__(samples)
         self._mean_s, self._sample_bytes = mean_s, sample_bytes
-        self._path, self._cached_path = (Path(root).expanduser() / name for name in ("sparse", "sparse-cached"))
+        self._path, self._cached_path = (
+            Path(root).expanduser() / name for name in ("sparse", "sparse-cached")
+        )
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("ab") as file:
             file.truncate(samples * sample_bytes)  # holes, which take no space
@@ -155,9 +184,11 @@ class ReadOnce(_Sized):
 
 
 class Disks(_Sized):
-    """Each worker reads from one of three disks, which need ``mean_s`` a sample, twice that after another worker.
+    """Each worker reads from one of three disks, which need ``mean_s`` a sample, twice
+    that after another worker.
 
-    A disk serves one reader at a time: its file in ``root`` is locked, and the kernel unlocks that of a killed worker.
+    A disk serves one reader at a time: its file in ``root`` is locked, and the kernel
+    unlocks that of a killed worker.
     """
 
     def __init__(self, samples: int, mean_s: float, root: str) -> None:
@@ -177,7 +208,8 @@ class Disks(_Sized):
 
 
 class Arithmetic(_Sized):
-    """About ``share`` x 1 ms of CPU time for each sample, most of it in the interpreter, the rest in NumPy."""
+    """About ``share`` x 1 ms of CPU time for each sample, most of it in the
+    interpreter, the rest in NumPy."""
 
     def __init__(self, samples: int, share: float = 1.0) -> None:
         super().__init__(samples)
@@ -236,11 +268,14 @@ class InMemory(TensorDataset):
 
 
 class Jpeg(_Sized):
-    """Random crops of 2048 JPEG files of 500 x 375 pixels in ``root``, resized to 224 x 224; files are repeated."""
+    """Random crops of 2048 JPEG files of 500 x 375 pixels in ``root``, resized to 224 x
+    224; files are repeated."""
 
     def __init__(self, samples: int, root: str) -> None:
         super().__init__(samples)
-        self._photos = Photos(root, transform=Compose([RandomResizedCrop(224), ToTensor()]))
+        self._photos = Photos(
+            root, transform=Compose([RandomResizedCrop(224), ToTensor()])
+        )
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         image, label = self._photos[index % len(self._photos)]
@@ -248,29 +283,38 @@ class Jpeg(_Sized):
 
 
 class Demo(Photos):
-    """The images of scripts/demo with their transforms, as conf/dataset/photos.yaml has them."""
+    """The images of scripts/demo with their transforms, as conf/dataset/photos.yaml has
+    them."""
 
     def __init__(self, samples: int, root: str) -> None:
         normalize = Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-        crop = Compose([RandomResizedCrop(224), RandomHorizontalFlip(), ToTensor(), normalize])
+        crop = Compose(
+            [RandomResizedCrop(224), RandomHorizontalFlip(), ToTensor(), normalize]
+        )
         super().__init__(root, count=samples, transform=crop)
 
 
 class Cifar(_Sized):
-    """Random images of CIFAR-10's shape in one array in memory, with the usual transforms for training."""
+    """Random images of CIFAR-10's shape in one array in memory, with the usual
+    transforms for training."""
 
     def __init__(self, samples: int) -> None:
         super().__init__(samples)
-        self._images = np.random.default_rng(0).integers(256, size=(samples, 32, 32, 3), dtype=np.uint8)
+        self._images = np.random.default_rng(0).integers(
+            256, size=(samples, 32, 32, 3), dtype=np.uint8
+        )
         normalize = Normalize((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
-        self._transform = Compose([RandomCrop(32, padding=4), RandomHorizontalFlip(), ToTensor(), normalize])
+        self._transform = Compose(
+            [RandomCrop(32, padding=4), RandomHorizontalFlip(), ToTensor(), normalize]
+        )
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         return self._transform(Image.fromarray(self._images[index])), index % 10
 
 
 class Heavy(_Sized):
-    """Large float32 samples, shape (values,): parts of one tensor, after 0.5 ms of sleep."""
+    """Large float32 samples, shape (values,): parts of one tensor, after 0.5 ms of
+    sleep."""
 
     def __init__(self, samples: int, values: int = 196_608) -> None:
         super().__init__(samples)

@@ -1,1 +1,2 @@
-"""The configuration of nws_sweep: YAML files; this module only makes them importable (pkg://nws_sweep.conf)."""
+"""The configuration of nws_sweep: YAML files; this module only makes them importable
+(pkg://nws_sweep.conf)."""

@@ -45,7 +45,8 @@ _MODULES = {
 __all__ = ["__version__", *_MODULES]  # noqa: PLE0604 - they are strings
 
 
-_CALLBACKS = ("lightning", "transformers")  # modules that need the packages of these names
+# modules that need the packages of these names
+_CALLBACKS = ("lightning", "transformers")
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 
 from nws_sweep import __version__, programs
 from nws_sweep.config.options import OptionParser, no_such_command, not_empty
-from nws_sweep.errors import INTERRUPTED, ConfigurationError, NwsSweepError, one_line, printable
+from nws_sweep.errors import (
+    INTERRUPTED,
+    ConfigurationError,
+    NwsSweepError,
+    one_line,
+    printable,
+)
 from nws_sweep.records import shown, storage, varying_columns
 from nws_sweep.system import streams
 
@@ -23,12 +29,14 @@ if TYPE_CHECKING:
 
 WRONG_USAGE = 2
 BROKEN_PIPE = 141  # as of a program killed by SIGPIPE
-_AS_TYPED = {"True": "true", "False": "false", "None": "null"}  # Python's notation: that of the command line
+# Python's notation: that of the command line
+_AS_TYPED = {"True": "true", "False": "false", "None": "null"}
 
 
 def main() -> None:
     """Entry point of ``python -m nws_sweep`` and ``nws-sweep``."""
-    if programs.are_asked_for(sys.argv[1:]):  # the program owns its streams and exceptions
+    # the program owns its streams and exceptions
+    if programs.are_asked_for(sys.argv[1:]):
         from nws_sweep.programs import command
 
         sys.exit(command.run(sys.argv[1:]))
@@ -39,7 +47,8 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs a command and returns its exit status; prints an error as one line on standard error."""
+    """Runs a command and returns its exit status; prints an error as one line on
+    standard error."""
     try:
         status = _command(arguments)
         sys.stdout.flush()
@@ -58,8 +67,14 @@ def _command(arguments: Sequence[str]) -> int:
     if arguments and arguments[0] in COMMANDS:
         return COMMANDS[arguments[0]](arguments[1:])
     # Hydra's overrides have an equals sign, or begin with ~; its flags with a hyphen.
-    if arguments and "=" not in arguments[0] and not arguments[0].startswith(("-", "~")):
-        names = [name for name in (*COMMANDS, *programs.COMMANDS) if not name.startswith("-")]
+    if (
+        arguments
+        and "=" not in arguments[0]
+        and not arguments[0].startswith(("-", "~"))
+    ):
+        names = [
+            name for name in (*COMMANDS, *programs.COMMANDS) if not name.startswith("-")
+        ]
         raise ConfigurationError(one_line(no_such_command(arguments, names)))
     return sweep(arguments)
 
@@ -75,16 +90,20 @@ def _note(line: str) -> None:
 
 def sweep(arguments: Sequence[str]) -> int:
     """Measures one configuration or a grid, by Hydra's command line."""
-    if str(Path.cwd()) not in sys.path and "" not in sys.path:  # a console script; ``python -m`` adds it
+    # a console script; ``python -m`` adds it
+    if str(Path.cwd()) not in sys.path and "" not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     from nws_sweep.config.hydra_errors import explain
     from nws_sweep.config.schema import hydra_arguments
     from nws_sweep.hydra_app import app
 
-    sys.argv[1:] = itertools.chain.from_iterable(map(hydra_arguments, arguments))  # Hydra reads it
+    # Hydra reads it
+    sys.argv[1:] = itertools.chain.from_iterable(map(hydra_arguments, arguments))
     show_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
-    logging.raiseExceptions = False  # errors of writing a log, such as a full disk, are not printed
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # else Hydra prints its errors in several lines, with exit status 1
+    # errors of writing a log, such as a full disk, are not printed
+    logging.raiseExceptions = False
+    # else Hydra prints its errors in several lines, with exit status 1
+    os.environ["HYDRA_FULL_ERROR"] = "1"
     try:
         return app.run()
     except SystemExit as stop:
@@ -98,18 +117,29 @@ def sweep(arguments: Sequence[str]) -> int:
     raise explain(error, arguments) from error
 
 
-def _parser(command: Callable[..., int], *folders: str, selects: bool = False) -> OptionParser:
+def _parser(
+    command: Callable[..., int], *folders: str, selects: bool = False
+) -> OptionParser:
     parser = OptionParser(f"nws_sweep {command.__name__}", description=command.__doc__)
     meaning = "a folder of outputs/runs or outputs/sweeps"
     if folders == ("DIR",):
         meaning += " (default: the newest)"
-        parser.add_argument("dir", metavar="DIR", help=meaning, nargs="?", type=_folder_or_newest, default="")
+        parser.add_argument(
+            "dir",
+            metavar="DIR",
+            help=meaning,
+            nargs="?",
+            type=_folder_or_newest,
+            default="",
+        )
     else:
         for name in folders:
             parser.add_argument(name.lower(), metavar=name, help=meaning, type=Path)
     if selects:
         meaning = "only configurations with this value, such as batch_size=64; may be repeated"
-        parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUE", help=meaning)
+        parser.add_argument(
+            "--where", action="append", default=[], metavar="KEY=VALUE", help=meaning
+        )
     return parser
 
 
@@ -133,7 +163,8 @@ def report(arguments: Sequence[str]) -> int:
 
 
 def best(arguments: Sequence[str]) -> int:
-    """Prints the best settings of each configuration, ready to paste; notes go to standard error."""
+    """Prints the best settings of each configuration, ready to paste; notes go to
+    standard error."""
     from nws_sweep.report.formats import FORMATS, render
 
     parser = _parser(best, "DIR", selects=True)
@@ -156,11 +187,17 @@ def best(arguments: Sequence[str]) -> int:
     _show(rendered.text)
     for line in rendered.comments:
         _note(f"# {line}")
-    return 0 if rendered.text and all(configuration.answer for configuration in summary.configurations) else 1
+    return (
+        0
+        if rendered.text
+        and all(configuration.answer for configuration in summary.configurations)
+        else 1
+    )
 
 
 def compare(arguments: Sequence[str]) -> int:
-    """Compares two runs or grids by the times of each configuration's best settings, B / A."""
+    """Compares two runs or grids by the times of each configuration's best settings, B
+    / A."""
     from nws_sweep.analysis import comparing
 
     parser = _parser(compare, "A", "B", selects=True)
@@ -176,7 +213,10 @@ def compare(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     from nws_sweep.report import command_text
 
-    a, b = (_summary(folder, options.where, f"{folder}: ") for folder in (options.a, options.b))
+    a, b = (
+        _summary(folder, options.where, f"{folder}: ")
+        for folder in (options.a, options.b)
+    )
     comparison = comparing.compare(a, b, options.within / 100)
     _show(command_text.of_comparison(comparison))
     return 1 if options.fail_if and comparison.alarming(options.fail_if) else 0
@@ -193,15 +233,21 @@ def _summary(folder: Path, conditions: Sequence[str], where: str = "") -> "Summa
 
 
 def select(stored: "Stored", conditions: Sequence[str]) -> "Stored":
-    """Selects the configurations that meet all conditions ``KEY=VALUE``; a single configuration is not a grid.
+    """Selects the configurations that meet all conditions ``KEY=VALUE``; a single
+    configuration is not a grid.
 
-    ConfigurationError if a condition has another form, or no configuration meets it and the conditions before it.
+    ConfigurationError if a condition has another form, or no configuration meets it and
+    the conditions before it.
     """
     runs = list(stored.runs)
     for number, condition in enumerate(conditions, 1):
         key, equals, value = condition.partition("=")
         if not key or not equals:
-            raise ConfigurationError(one_line(f"--where {condition}: must be KEY=VALUE, such as batch_size=64"))
+            raise ConfigurationError(
+                one_line(
+                    f"--where {condition}: must be KEY=VALUE, such as batch_size=64"
+                )
+            )
         wanted = _AS_TYPED.get(value, value)
         matching = [run for run in runs if _columns(run).get(key) == wanted]
         if not matching:
@@ -212,63 +258,92 @@ def select(stored: "Stored", conditions: Sequence[str]) -> "Stored":
     axes: tuple[str, ...] = ()
     if stored.is_grid:
         axes = varying_columns([run.result.configuration for run in stored.runs])
-    return replace(stored, runs=tuple(runs), is_grid=stored.is_grid and len(runs) > 1, axes=axes)
+    return replace(
+        stored, runs=tuple(runs), is_grid=stored.is_grid and len(runs) > 1, axes=axes
+    )
 
 
 def _columns(run: "StoredRun") -> dict[str, str]:
     """Writes the columns of a configuration as typed on the command line."""
-    return {name: shown(value) for name, value in run.result.configuration.columns.items()}
+    return {
+        name: shown(value) for name, value in run.result.configuration.columns.items()
+    }
 
 
-def _no_match(conditions: Sequence[str], runs: Sequence["StoredRun"]) -> ConfigurationError:
+def _no_match(
+    conditions: Sequence[str], runs: Sequence["StoredRun"]
+) -> ConfigurationError:
     values: dict[str, list[str]] = {}
     for run in runs:
         for name, value in _columns(run).items():
             values.setdefault(name, []).append(value)
-    allowed = ", ".join(f"{name} ({', '.join(dict.fromkeys(texts))})" for name, texts in values.items())
+    allowed = ", ".join(
+        f"{name} ({', '.join(dict.fromkeys(texts))})" for name, texts in values.items()
+    )
     asked = " ".join(f"--where {condition}" for condition in conditions)
-    return ConfigurationError(one_line(f"{asked}: no such configuration; allowed: {allowed}", 1000))
+    return ConfigurationError(
+        one_line(f"{asked}: no such configuration; allowed: {allowed}", 1000)
+    )
 
 
 def explain(arguments: Sequence[str]) -> int:
-    """Says which functions make a sample expensive, and predicts the epoch without each; measures nothing.
+    """Says which functions make a sample expensive, and predicts the epoch without
+    each; measures nothing.
 
-    With a program in place of DIR, as in nws-sweep explain train.py ARGUMENTS, it searches first.
+    With a program in place of DIR, as in nws-sweep explain train.py ARGUMENTS, it
+    searches first.
     """
     options = _parser(explain, "DIR", selects=True).parse_args(arguments)
     from nws_sweep.report import explanation
 
     return _print_each(
-        _summary(options.dir, options.where), lambda summary: f"{summary.label}\n\n{explanation.of(summary)}\n"
+        _summary(options.dir, options.where),
+        lambda summary: f"{summary.label}\n\n{explanation.of(summary)}\n",
     )
 
 
 def predict(arguments: Sequence[str]) -> int:
-    """Predicts other settings, CPUs and training steps from the recorded costs of batches; measures nothing."""
+    """Predicts other settings, CPUs and training steps from the recorded costs of
+    batches; measures nothing."""
     parser = _parser(predict, "DIR", selects=True)
     parser.add_argument(
-        "--cpus", metavar="N", type=float, help="CPUs of the loader (default: those of the run, shared by its ranks)"
+        "--cpus",
+        metavar="N",
+        type=float,
+        help="CPUs of the loader (default: those of the run, shared by its ranks)",
     )
     parser.add_argument(
         "--training-step", metavar="SECONDS", type=float,
         help="of a training step, per batch, on an accelerator; 0 for none (default: the training step of the run)",
     )  # fmt: skip
     parser.add_argument(
-        "--num-workers", metavar="LIST", default="0..64", help="such as 2,4,8 or 0..16 (default: %(default)s)"
+        "--num-workers",
+        metavar="LIST",
+        default="0..64",
+        help="such as 2,4,8 or 0..16 (default: %(default)s)",
     )
     parser.add_argument(
-        "--prefetch-factor", type=not_empty, metavar="LIST", help="such as 2,4,8 (default: that of the best)"
+        "--prefetch-factor",
+        type=not_empty,
+        metavar="LIST",
+        help="such as 2,4,8 (default: that of the best)",
     )
     help_ = "true, false or true,false (default: that of the best)"
     parser.add_argument("--in-order", type=not_empty, metavar="LIST", help=help_)
     options = parser.parse_args(arguments)
     from nws_sweep.report import command_text
 
-    return _print_each(_summary(options.dir, options.where), partial(command_text.predictions, options=options))
+    return _print_each(
+        _summary(options.dir, options.where),
+        partial(command_text.predictions, options=options),
+    )
 
 
-def _print_each(summary: "Summary", text: Callable[["ConfigurationSummary"], str]) -> int:
-    """Prints a text about each configuration as soon as it is there, then the reasons of configurations without one.
+def _print_each(
+    summary: "Summary", text: Callable[["ConfigurationSummary"], str]
+) -> int:
+    """Prints a text about each configuration as soon as it is there, then the reasons
+    of configurations without one.
 
     The first reason is raised as an error if no configuration has a text.
     """

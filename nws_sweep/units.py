@@ -1,8 +1,9 @@
 """Formats numbers with units; values are in seconds and bytes.
 
-A number with an interval has two or three digits, by the rounding rule of the Particle Data Group: two digits of half
-the width of the interval are significant if they are 10 to 35, else one. So 6.234 s is 6.23 s with an uncertainty of
-5 % (0.31 s), and 6.2 s with one of 12 % (0.75 s).
+A number with an interval has two or three digits, by the rounding rule of the Particle
+Data Group: two digits of half the width of the interval are significant if they are 10
+to 35, else one. So 6.234 s is 6.23 s with an uncertainty of 5 % (0.31 s), and 6.2 s
+with one of 12 % (0.75 s).
 """
 
 import math
@@ -14,7 +15,8 @@ _ROUGHLY = 1.0  # uncertainty of a figure that has two digits
 
 
 def seconds(value: float | None, uncertainty: float | None = None) -> str:
-    """Two or three significant digits in µs, ms, s or min; ``uncertainty`` is half the interval / the value."""
+    """Two or three significant digits in µs, ms, s or min; ``uncertainty`` is half the
+    interval / the value."""
     if value is None:
         return NOTHING
     rounded = float(f"{value:.{_digits(value, uncertainty) - 1}e}")
@@ -25,11 +27,14 @@ def seconds(value: float | None, uncertainty: float | None = None) -> str:
 
 
 def interval(estimate: Estimate | None) -> str:
-    """An estimate in seconds with half the width of its interval, if any, in percent."""
+    """An estimate in seconds with half the width of its interval, if any, in
+    percent."""
     if estimate is None:
         return NOTHING
     half_width = uncertainty(estimate)
-    return seconds(estimate.value, half_width) + ("" if half_width is None else f" ±{percent(half_width)}")
+    return seconds(estimate.value, half_width) + (
+        "" if half_width is None else f" ±{percent(half_width)}"
+    )
 
 
 def percent(value: float) -> str:
@@ -40,7 +45,12 @@ def percent(value: float) -> str:
 
 def uncertainty(estimate: Estimate | None) -> float | None:
     """Half the relative width of the interval; None without an interval."""
-    if estimate is None or estimate.low is None or estimate.high is None or not estimate.value:
+    if (
+        estimate is None
+        or estimate.low is None
+        or estimate.high is None
+        or not estimate.value
+    ):
         return None
     return (estimate.high - estimate.low) / (2 * estimate.value)
 
@@ -61,7 +71,8 @@ def memory(value: float | None) -> str:
 
 
 def ratio(value: float, uncertainty: float | None = None) -> str:
-    """A speed-up such as ``1.94x``; for the uncertainty see ``seconds``. Without one, it has two digits."""
+    """A speed-up such as ``1.94x``; for the uncertainty see ``seconds``. Without one,
+    it has two digits."""
     return f"{number(value, _ROUGHLY if uncertainty is None else uncertainty)}x"
 
 
@@ -76,12 +87,14 @@ def counted(count: float, noun: str) -> str:
 
 
 def number(value: float | None, uncertainty: float | None = None) -> str:
-    """Two or three significant digits without an exponent; for the uncertainty see ``seconds``."""
+    """Two or three significant digits without an exponent; for the uncertainty see
+    ``seconds``."""
     if value is None:
         return NOTHING
     digits = _digits(value, uncertainty)
     rounded = f"{value:.{digits - 1}e}"
-    exponent = int(rounded.partition("e")[2])  # after rounding: 9.999 is 10.0, not 10.00
+    # after rounding: 9.999 is 10.0, not 10.00
+    exponent = int(rounded.partition("e")[2])
     return f"{value if uncertainty is None else float(rounded):.{max(0, digits - 1 - exponent)}f}"
 
 
@@ -89,4 +102,5 @@ def _digits(value: float, uncertainty: float | None) -> int:
     if not uncertainty or not value:
         return 3
     first_digit = 10 ** math.floor(math.log10(abs(value)))
-    return 3 if abs(value) * uncertainty < 0.355 * first_digit else 2  # 0.35: a third digit is significant, too
+    # 0.35: a third digit is significant, too
+    return 3 if abs(value) * uncertainty < 0.355 * first_digit else 2

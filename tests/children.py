@@ -18,7 +18,8 @@ Child = subprocess.Popen[str]
 
 @contextlib.contextmanager
 def child(script: str, *arguments: object) -> Iterator[Child]:
-    """A script in a Python and a process group of its own; the whole group is killed at the end."""
+    """A script in a Python and a process group of its own; the whole group is killed at
+    the end."""
     process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True,
@@ -40,7 +41,8 @@ def line_of(process: Child) -> str:
 
 
 def as_user(user: int, act: Callable[[], object]) -> int:
-    """The exit status of a forked process that does something as another user; only root can."""
+    """The exit status of a forked process that does something as another user; only
+    root can."""
     if process := os.fork():
         return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     try:

@@ -35,29 +35,37 @@ if TYPE_CHECKING:
     from nws_sweep.api.request import Request
     from nws_sweep.dataloading.inputs import LoaderInput
 
-os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the tests are of machines without an accelerator, or simulate one
-# The tests start many processes, each of which would compile torch's modules again without cached bytecode.
+# the tests are of machines without an accelerator, or simulate one
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+# The tests start many processes, each of which would compile torch's modules again
+# without cached bytecode.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 ROOT = Path(__file__).resolve().parent.parent
-# A sweep imports torch and torchvision, seconds each; far above what any of these commands takes on two busy cores.
+# A sweep imports torch and torchvision, seconds each; far above what any of these
+# commands takes on two busy cores.
 COMMAND_TIMEOUT_S = 240
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Under ``nohup`` or as a job in the background, signals are ignored; tests and their programs need them."""
+    """Under ``nohup`` or as a job in the background, signals are ignored; tests and
+    their programs need them."""
     if getattr(config.option, "numprocesses", None):
         return  # not where the tests run
-    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    for number, usual in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGHUP, signal.SIG_DFL),
+    ):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
 
 
 def pytest_collection_finish() -> None:
-    """What is imported by now lives as long as the process: garbage collections need not look at it."""
+    """What is imported by now lives as long as the process: garbage collections need
+    not look at it."""
     gc.collect()
     gc.freeze()
 
@@ -70,8 +78,11 @@ def lacking(what: str, script: str) -> None:
     pytest.skip(reason)
 
 
-def becomes(condition: Callable[[], Any], within_s: float = 20.0, step_s: float = 0.01) -> bool:
-    """Whether the condition becomes true within this time, by default far more than a signal takes."""
+def becomes(
+    condition: Callable[[], Any], within_s: float = 20.0, step_s: float = 0.01
+) -> bool:
+    """Whether the condition becomes true within this time, by default far more than a
+    signal takes."""
     deadline = time.monotonic() + within_s
     while not (true := condition()) and time.monotonic() < deadline:
         time.sleep(step_s)
@@ -79,7 +90,8 @@ def becomes(condition: Callable[[], Any], within_s: float = 20.0, step_s: float 
 
 
 def rounds(few: int) -> int:
-    """How often a test that draws at random does its work; scripts/soak asks for many times as much."""
+    """How often a test that draws at random does its work; scripts/soak asks for many
+    times as much."""
     return few * int(os.environ.get("NWS_SWEEP_TEST_TIMES", "1"))
 
 
@@ -92,7 +104,11 @@ def photos_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def environment(tmp_path: Path, photos_cache: Path) -> dict[str, str]:
     """The environment of a user whose folders are the test's own."""
-    own = {"NWS_SWEEP_CACHE_DIR": str(photos_cache), "NWS_SWEEP_LOCK_FILE": str(tmp_path / "lock"), "COLUMNS": "200"}
+    own = {
+        "NWS_SWEEP_CACHE_DIR": str(photos_cache),
+        "NWS_SWEEP_LOCK_FILE": str(tmp_path / "lock"),
+        "COLUMNS": "200",
+    }
     return _plain_environment() | own
 
 
@@ -118,22 +134,30 @@ def possible_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def short_searches(own_folders: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def short_searches(
+    own_folders: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Few candidates and short measurements, with folders of the test's own."""
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     monkeypatch.setattr(schema, "WITHOUT_LIMIT", (0, 1, 2))
-    monkeypatch.setattr(search_options, "measure_rules", lambda _: MeasureRules(window_s=0.02, trial_limit_s=1.0))
+    monkeypatch.setattr(
+        search_options,
+        "measure_rules",
+        lambda _: MeasureRules(window_s=0.02, trial_limit_s=1.0),
+    )
 
 
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pictures are empty files: to draw them takes longer than anything else that most tests do."""
+    """Pictures are empty files: to draw them takes longer than anything else that most
+    tests do."""
     monkeypatch.setattr(Illustration, "save", one_process.undrawn)
 
 
 @pytest.fixture
 def forked_workers() -> Iterator[None]:
-    """Workers are forked, as before Python 3.14: what follows from that, and what must not wait for their start."""
+    """Workers are forked, as before Python 3.14: what follows from that, and what must
+    not wait for their start."""
     usual = multiprocessing.get_start_method(allow_none=True)
     multiprocessing.set_start_method("fork", force=True)
     yield
@@ -150,10 +174,16 @@ def composing() -> Iterator[ConfigLoader]:
 
 
 def _plain_environment() -> dict[str, str]:
-    return {key: value for key, value in os.environ.items() if not key.startswith(("NWS_SWEEP", "HYDRA", "PYTEST"))}
+    return {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("NWS_SWEEP", "HYDRA", "PYTEST"))
+    }
 
 
-def run_python(folder: Path, environment: Mapping[str, str], *words: str | Path) -> "subprocess.CompletedProcess[str]":
+def run_python(
+    folder: Path, environment: Mapping[str, str], *words: str | Path
+) -> "subprocess.CompletedProcess[str]":
     """Runs Python with the words of a command line."""
     return subprocess.run(
         [sys.executable, *words],
@@ -163,7 +193,8 @@ def run_python(folder: Path, environment: Mapping[str, str], *words: str | Path)
 
 @pytest.fixture
 def nws(tmp_path: Path, environment: dict[str, str]) -> Command:
-    """Runs ``python -m nws_sweep`` with the given arguments in the test's own folder."""
+    """Runs ``python -m nws_sweep`` with the given arguments in the test's own
+    folder."""
     own = environment | {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
     return partial(run_python, tmp_path, own, "-m", "nws_sweep")
 
@@ -177,11 +208,18 @@ def shared_process() -> Iterator[SharedProcess]:
 
 
 @pytest.fixture
-def shared_nws(tmp_path: Path, environment: dict[str, str], shared_process: SharedProcess) -> Command:
-    """The same in the shared process, which has imported torch already; pictures are empty files."""
+def shared_nws(
+    tmp_path: Path, environment: dict[str, str], shared_process: SharedProcess
+) -> Command:
+    """The same in the shared process, which has imported torch already; pictures are
+    empty files."""
 
-    def run(*arguments: str | Path, cwd: Path = tmp_path) -> subprocess.CompletedProcess[str]:
-        return shared_process.run([str(argument) for argument in arguments], cwd, environment)
+    def run(
+        *arguments: str | Path, cwd: Path = tmp_path
+    ) -> subprocess.CompletedProcess[str]:
+        return shared_process.run(
+            [str(argument) for argument in arguments], cwd, environment
+        )
 
     return run
 
@@ -195,7 +233,9 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> "list[DataLoader[Any]]":
 
     def search(loader: "DataLoader[Any]", **options: Any) -> SearchResult:
         found.append(loader)
-        return SearchResult(factories.search_result(factories.trial(0, 8.0), factories.trial(2, 4.0)))
+        return SearchResult(
+            factories.search_result(factories.trial(0, 8.0), factories.trial(2, 4.0))
+        )
 
     monkeypatch.setattr(api, "search", search)
     return found
@@ -209,8 +249,13 @@ def answered(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def answer(make: "Callable[[], LoaderInput]", request: "Request") -> SearchResult:
         chosen = LoaderSearch(make(), request).configuration
-        settings = [chosen.loader.with_workers(n) for n in request.options.search.candidates]
-        trials = (factories.trial(one.num_workers, 8.0 / (1 + one.num_workers), settings=one) for one in settings)
+        settings = [
+            chosen.loader.with_workers(n) for n in request.options.search.candidates
+        ]
+        trials = (
+            factories.trial(one.num_workers, 8.0 / (1 + one.num_workers), settings=one)
+            for one in settings
+        )
         return SearchResult(factories.search_result(*trials, configuration=chosen))
 
     monkeypatch.setattr(tuning, "search_for_all_ranks", answer)
@@ -218,9 +263,11 @@ def answered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def no_leftovers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Fails if the test leaves a child of a trial process or a shared-memory segment behind.
+    """Fails if the test leaves a child of a trial process or a shared-memory segment
+    behind.
 
-    The children of a trial process are listed before it is killed: orphans have another parent afterwards.
+    The children of a trial process are listed before it is killed: orphans have another
+    parent afterwards.
     """
     family: list[psutil.Process] = []
     kill_family = processes.kill_family
@@ -238,14 +285,22 @@ def no_leftovers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for child in left:
         child.kill()
     assert not left
-    deadline = time.monotonic() + 10  # of the programs of other tests, which may just be ending, nothing stays
+    # of the programs of other tests, which may just be ending, nothing stays
+    deadline = time.monotonic() + 10
     while orphaned_segments() - before:
-        temporary.remove_stale()  # as the next start does it for a program that was killed
+        # as the next start does it for a program that was killed
+        temporary.remove_stale()
         assert time.monotonic() < deadline, orphaned_segments()
         time.sleep(0.05)
 
 
 def orphaned_segments() -> set[Path]:
-    """Segments of processes that are gone; torch names them torch_<pid>_... Other tests may run beside this one."""
-    segments = Path("/dev/shm").glob("torch_[0-9]*_[0-9]*")  # those of test_temporary end otherwise
-    return {path for path in segments if not psutil.pid_exists(int(path.name.split("_")[1])) and path.exists()}
+    """Segments of processes that are gone; torch names them torch_<pid>_... Other tests
+    may run beside this one."""
+    # those of test_temporary end otherwise
+    segments = Path("/dev/shm").glob("torch_[0-9]*_[0-9]*")
+    return {
+        path
+        for path in segments
+        if not psutil.pid_exists(int(path.name.split("_")[1])) and path.exists()
+    }

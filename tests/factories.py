@@ -1,7 +1,8 @@
 """Records with default values; tests set the values that they depend on.
 
-Times are powers of two where possible, so that they compare exactly. An epoch has 65 batches of 64 samples and spends
-half of its time on the start-up; the interval of a batch time reaches from 0.75 to 1.5 of it.
+Times are powers of two where possible, so that they compare exactly. An epoch has 65
+batches of 64 samples and spends half of its time on the start-up; the interval of a
+batch time reaches from 0.75 to 1.5 of it.
 """
 
 import itertools
@@ -56,18 +57,26 @@ HOST = Host(
     torchvision="0.19.0",
     nws_sweep="0.1.0",
 )
-FACTS = DatasetFacts(type="package.Photos", iterable=False, samples=8192, accelerator=None)
+FACTS = DatasetFacts(
+    type="package.Photos", iterable=False, samples=8192, accelerator=None
+)
 
 
 def loader_settings(num_workers: int = 0, **changes: Any) -> LoaderSettings:
     return LoaderSettings(**{"batch_size": 64, "num_workers": num_workers, **changes})
 
 
-def search_rules(candidates: tuple[int, ...] = (0, 1, 2, 4), **changes: Any) -> SearchRules:
-    return SearchRules(**{"strategy": "exhaustive", "candidates": candidates, **changes})
+def search_rules(
+    candidates: tuple[int, ...] = (0, 1, 2, 4), **changes: Any
+) -> SearchRules:
+    return SearchRules(
+        **{"strategy": "exhaustive", "candidates": candidates, **changes}
+    )
 
 
-def configuration(columns: Mapping[str, Any] | None = None, **changes: Any) -> Configuration:
+def configuration(
+    columns: Mapping[str, Any] | None = None, **changes: Any
+) -> Configuration:
     """A configuration whose columns are ``COLUMNS``, updated by ``columns``."""
     defaults: dict[str, Any] = {
         "columns": {**COLUMNS, **(columns or {})},
@@ -81,9 +90,13 @@ def configuration(columns: Mapping[str, Any] | None = None, **changes: Any) -> C
 
 
 def process_spec(
-    name: str, log_path: Path | None = None, changes: Mapping[str, Any] | None = None, **arguments: Any
+    name: str,
+    log_path: Path | None = None,
+    changes: Mapping[str, Any] | None = None,
+    **arguments: Any,
 ) -> ProcessSpec:
-    """A trial process with a dataset of tests.user_datasets and no training step, and changes of its configuration."""
+    """A trial process with a dataset of tests.user_datasets and no training step, and
+    changes of its configuration."""
     nodes = {
         "dataset": {"_target_": f"tests.user_datasets.{name}", **arguments},
         "training_step": {"_target_": "nws_sweep.dataloading.training_steps.Nothing"},
@@ -96,7 +109,9 @@ def process_spec(
     )
 
 
-def window(kind: WindowKind = WindowKind.STEADY, batches: int = 4, **changes: Any) -> Window:
+def window(
+    kind: WindowKind = WindowKind.STEADY, batches: int = 4, **changes: Any
+) -> Window:
     """Batch i: wait 0.25 + i s, training step 0.125 s."""
     defaults: dict[str, Any] = {
         "kind": kind,
@@ -109,8 +124,13 @@ def window(kind: WindowKind = WindowKind.STEADY, batches: int = 4, **changes: An
 
 
 def windows() -> tuple[Window, ...]:
-    """A warm-up of two batches and two windows of three, as they are read from batches.csv."""
-    return window(WindowKind.WARM_UP, 2, samples=0), window(batches=3, samples=0), window(batches=3, samples=0)
+    """A warm-up of two batches and two windows of three, as they are read from
+    batches.csv."""
+    return (
+        window(WindowKind.WARM_UP, 2, samples=0),
+        window(batches=3, samples=0),
+        window(batches=3, samples=0),
+    )
 
 
 def estimate(value: float) -> Estimate:
@@ -150,36 +170,78 @@ def trial(num_workers: int, epoch_s: float, **changes: Any) -> Trial:
     return Trial(**{**defaults, **changes})
 
 
-def steady(num_workers: int, batch_s: float, precision: float | None = 0.001, **changes: Any) -> Trial:
-    """With this time per batch and the relative half of its interval; None for no time per batch."""
-    batch = precision and replace(estimate(batch_s), low=batch_s / (1 + precision), high=batch_s * (1 + precision))
-    return trial(num_workers, 128 * batch_s, measurement=measurement(128 * batch_s, batch_s=batch), **changes)
+def steady(
+    num_workers: int, batch_s: float, precision: float | None = 0.001, **changes: Any
+) -> Trial:
+    """With this time per batch and the relative half of its interval; None for no time
+    per batch."""
+    batch = precision and replace(
+        estimate(batch_s), low=batch_s / (1 + precision), high=batch_s * (1 + precision)
+    )
+    return trial(
+        num_workers,
+        128 * batch_s,
+        measurement=measurement(128 * batch_s, batch_s=batch),
+        **changes,
+    )
 
 
 def batch_record(number: int, cost: BatchCost, **changes: Any) -> BatchRecord:
-    return BatchRecord(**{"number": number, "position": 0.0, "began_s": 0.0, "ended_s": 0.0, "cost": cost, **changes})
+    return BatchRecord(
+        **{
+            "number": number,
+            "position": 0.0,
+            "began_s": 0.0,
+            "ended_s": 0.0,
+            "cost": cost,
+            **changes,
+        }
+    )
 
 
-def recorded_trial(num_workers: int, cost: BatchCost, loop: LoopCosts | None = None) -> Trial:
-    """A trial of 65 s an epoch with the records of 20 batches that all cost the same, as fast as its workers are."""
+def recorded_trial(
+    num_workers: int, cost: BatchCost, loop: LoopCosts | None = None
+) -> Trial:
+    """A trial of 65 s an epoch with the records of 20 batches that all cost the same,
+    as fast as its workers are."""
     records = (batch_record(n, cost, position=n / 20) for n in range(20))
     made_s, loop = cost.cpu_s + cost.wait_s, loop or LoopCosts()
-    batch_s = max(made_s / num_workers, loop.step_s) if num_workers else made_s + loop.step_s
+    batch_s = (
+        max(made_s / num_workers, loop.step_s) if num_workers else made_s + loop.step_s
+    )
     found = measurement(65.0, batch_s=estimate(batch_s))
     as_replayed = (Span(measured_s=1.0, replayed_s=1.0, batches=100),)
-    return trial(num_workers, 65.0, measurement=found, records=tuple(records), loop=loop, spans=as_replayed)
+    return trial(
+        num_workers,
+        65.0,
+        measurement=found,
+        records=tuple(records),
+        loop=loop,
+        spans=as_replayed,
+    )
 
 
 def endless_trial(num_workers: int, batch_s: float) -> Trial:
     """A trial on a dataset whose length is unknown."""
-    return trial(num_workers, 128 * batch_s, measurement=measurement(128 * batch_s, epoch_s=None), batches=None)
+    return trial(
+        num_workers,
+        128 * batch_s,
+        measurement=measurement(128 * batch_s, epoch_s=None),
+        batches=None,
+    )
 
 
-def failed_trial(num_workers: int, reason: str = "it broke", state: TrialState = TrialState.FAILED) -> Trial:
-    return Trial(settings=loader_settings(num_workers), state=state, reason=reason, cost_s=0.5)
+def failed_trial(
+    num_workers: int, reason: str = "it broke", state: TrialState = TrialState.FAILED
+) -> Trial:
+    return Trial(
+        settings=loader_settings(num_workers), state=state, reason=reason, cost_s=0.5
+    )
 
 
-def search_result(*trials: Trial, columns: Mapping[str, Any] | None = None, **changes: Any) -> SearchRecord:
+def search_result(
+    *trials: Trial, columns: Mapping[str, Any] | None = None, **changes: Any
+) -> SearchRecord:
     """A finished search with the given trials."""
     defaults: dict[str, Any] = {
         "configuration": configuration(columns),
@@ -195,18 +257,34 @@ def search_result(*trials: Trial, columns: Mapping[str, Any] | None = None, **ch
 
 def summary_of_run(result: SearchRecord) -> Summary:
     folder = Path("runs/one")
-    return summarise(Stored(folder=folder, is_grid=False, runs=(StoredRun(folder=folder, result=result),)))
+    return summarise(
+        Stored(
+            folder=folder,
+            is_grid=False,
+            runs=(StoredRun(folder=folder, result=result),),
+        )
+    )
 
 
-def summary_of_grid(*results: SearchRecord, unreadable: tuple[str, ...] = ()) -> Summary:
+def summary_of_grid(
+    *results: SearchRecord, unreadable: tuple[str, ...] = ()
+) -> Summary:
     folder = Path("sweeps/all")
-    runs = tuple(StoredRun(folder=folder / str(index), result=result) for index, result in enumerate(results))
-    return summarise(Stored(folder=folder, is_grid=True, runs=runs, unreadable=unreadable))
+    runs = tuple(
+        StoredRun(folder=folder / str(index), result=result)
+        for index, result in enumerate(results)
+    )
+    return summarise(
+        Stored(folder=folder, is_grid=True, runs=runs, unreadable=unreadable)
+    )
 
 
 def points(**axes: Sequence[Any]) -> list[dict[str, Any]]:
     """The columns of every configuration of a grid."""
-    return [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())]
+    return [
+        dict(zip(axes, point, strict=True))
+        for point in itertools.product(*axes.values())
+    ]
 
 
 def store_run(parent: Path, result: SearchRecord, name: str = "run") -> Path:
@@ -217,9 +295,12 @@ def store_run(parent: Path, result: SearchRecord, name: str = "run") -> Path:
 
 
 def store_grid(parent: Path, *results: SearchRecord) -> Path:
-    """Stores the results as configurations of one grid, in order of time; returns the folder."""
+    """Stores the results as configurations of one grid, in order of time; returns the
+    folder."""
     for index, result in enumerate(results):
-        overrides = [f"{name}={value}" for name, value in result.configuration.columns.items()]
+        overrides = [
+            f"{name}={value}" for name, value in result.configuration.columns.items()
+        ]
         dated = replace(result, started_at=f"2024-05-01T12:{index:02}:00+00:00")
         store_run(parent / "grid", dated, folder_name(overrides))
     return parent / "grid"

@@ -1,4 +1,5 @@
-"""A fake clock; simulated loaders, trial processes and machines with exactly known times."""
+"""A fake clock; simulated loaders, trial processes and machines with exactly known
+times."""
 
 import contextlib
 import math
@@ -44,7 +45,8 @@ class FakeClock:
 
 @dataclass(eq=False)
 class Device:
-    """An accelerator that does what is queued, one after the other, while the time of the clock passes."""
+    """An accelerator that does what is queued, one after the other, while the time of
+    the clock passes."""
 
     clock: FakeClock
     free_s: float = 0.0  # when it will have finished what is queued
@@ -86,9 +88,10 @@ class _Job:
 class SimulatedLoader:
     """The rules of DataLoader on a fake clock.
 
-    Worker b mod n makes batch b. It receives the index when batch b - n x prefetch_factor is taken (the first indices
-    at once). Batches are delivered in order. Workers are paused between ``pause`` and ``resume``, but a
-    sleep continues: the sample that each worker waits for is complete at ``resume``.
+    Worker b mod n makes batch b. It receives the index when batch b - n x
+    prefetch_factor is taken (the first indices at once). Batches are delivered in
+    order. Workers are paused between ``pause`` and ``resume``, but a sleep continues:
+    the sample that each worker waits for is complete at ``resume``.
 
     Args:
         clock: Advanced to the arrival of each batch.
@@ -133,7 +136,11 @@ class SimulatedLoader:
         for batch in range(min(self._ahead, self.batches)):
             self._hand_out(batch)
         for batch in range(self.batches):
-            wait_s = self._jobs[batch].end - self._local if self.num_workers else self._length_s(batch)
+            wait_s = (
+                self._jobs[batch].end - self._local
+                if self.num_workers
+                else self._length_s(batch)
+            )
             self.clock.advance(max(0.0, wait_s))
             if self._ahead and batch + self._ahead < self.batches:
                 self._hand_out(batch + self._ahead)
@@ -159,8 +166,12 @@ class SimulatedLoader:
         return self._earlier + sum(self._finished(job) for job in self._jobs)
 
     def new_records(self, position: Callable[[int], float]) -> tuple[BatchRecord, ...]:
-        """Of the batches of this epoch that the workers have finished since the last call, which wait only."""
-        first, self._recorded = self._recorded, sum(job.end <= self._local + 1e-9 for job in self._jobs)
+        """Of the batches of this epoch that the workers have finished since the last
+        call, which wait only."""
+        first, self._recorded = (
+            self._recorded,
+            sum(job.end <= self._local + 1e-9 for job in self._jobs),
+        )
         return tuple(
             BatchRecord(
                 number=number, position=position(number), began_s=job.start, ended_s=job.end,
@@ -171,7 +182,11 @@ class SimulatedLoader:
 
     def _finished(self, job: _Job) -> int:
         length_s = job.end - job.start
-        done = (self._local - job.start) / length_s if length_s > 0 else float(self._local >= job.end)
+        done = (
+            (self._local - job.start) / length_s
+            if length_s > 0
+            else float(self._local >= job.end)
+        )
         return int(self.batch_size * min(1.0, max(0.0, done)) + 1e-9)
 
     def pause(self) -> None:
@@ -187,22 +202,34 @@ class SimulatedLoader:
             self._wake(worker, pause_s)
 
     def _wake(self, worker: int, pause_s: float) -> None:
-        """Completes the sample that a worker waited for, and advances all its batches by as much."""
-        jobs = [job for job in self._jobs[worker :: self.num_workers] if job.end > self._local]
+        """Completes the sample that a worker waited for, and advances all its batches
+        by as much."""
+        jobs = [
+            job
+            for job in self._jobs[worker :: self.num_workers]
+            if job.end > self._local
+        ]
         if not jobs or jobs[0].start > self._local:
             return
         sample_s = (jobs[0].end - jobs[0].start) / self.batch_size
-        gain = min(pause_s, sample_s - (self._local - jobs[0].start) % sample_s, jobs[0].end - self._local)
+        gain = min(
+            pause_s,
+            sample_s - (self._local - jobs[0].start) % sample_s,
+            jobs[0].end - self._local,
+        )
         for job in jobs:
             job.start, job.end = job.start - gain, job.end - gain
         self._free_at[worker] -= gain
 
 
-FACTS = DatasetFacts(type="fake.Dataset", iterable=False, samples=1000, accelerator=None)
+FACTS = DatasetFacts(
+    type="fake.Dataset", iterable=False, samples=1000, accelerator=None
+)
 
 
 class FakeProcess:
-    """A simulated trial process: a simulated loader behind the commands of ``TrialProcess``."""
+    """A simulated trial process: a simulated loader behind the commands of
+    ``TrialProcess``."""
 
     def __init__(self, machine: "FakeMachine") -> None:
         self.facts = machine.facts
@@ -230,7 +257,9 @@ class FakeProcess:
 
     def window(self, request: WindowRequest) -> Window:
         machine = self._machine
-        assert self._stalled or machine.running == {self}, "another candidate is running"
+        assert self._stalled or machine.running == {self}, (
+            "another candidate is running"
+        )
         machine.requests.append((self.settings.num_workers, request))
         window = machine.distort(self._session.window(request))
         if machine.position and self.settings.num_workers:
@@ -244,7 +273,9 @@ class FakeProcess:
 
     def _recorded_without_workers(self, window: Window) -> Window:
         first = self._session.taken - window.batches
-        return replace(window, records=tuple(made_without_workers(window, first, self._position)))
+        return replace(
+            window, records=tuple(made_without_workers(window, first, self._position))
+        )
 
     def _position(self, batch: int) -> float | None:
         """The place in the sampler's order of a batch of this epoch."""
@@ -273,20 +304,28 @@ class FakeProcess:
         self._answer().tries += 1
         return WholeBatches(0.002, 0.0004)
 
-    def thread_times(self, counts: Sequence[int], limit_s: float) -> Mapping[int, float]:
+    def thread_times(
+        self, counts: Sequence[int], limit_s: float
+    ) -> Mapping[int, float]:
         return {}
 
     def logged(self) -> SamplesLogged:
         return self._answer().logged.get(self.settings.num_workers, SamplesLogged())
 
-    def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
+    def load(
+        self, keys: Sequence[Any], limit_s: float | None
+    ) -> tuple[SampleMade, ...]:
         self.cpu_s += 1.0  # which no batch costs
         return tuple(made for made in self._machine.without_workers if made.key in keys)
 
-    def load_one_by_one(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
+    def load_one_by_one(
+        self, samples: Sequence[SampleMade], settings: LoaderSettings
+    ) -> tuple[SampleMade, ...]:
         return self._machine.one_at_a_time(samples)
 
-    def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
+    def samples(
+        self, settings: LoaderSettings, most: int, limit_s: float = math.inf
+    ) -> SamplesSeen:
         raise NotImplementedError
 
     @property
@@ -312,13 +351,18 @@ class FakeProcess:
     def usage(self) -> Usage:
         held_bytes = self._machine.process_bytes + 10 * self.settings.num_workers
         return Usage(
-            cpu_s=self.cpu_s, memory_bytes=held_bytes, added_bytes=held_bytes, shm_bytes=0, disk_bytes=self.disk_bytes
+            cpu_s=self.cpu_s,
+            memory_bytes=held_bytes,
+            added_bytes=held_bytes,
+            shm_bytes=0,
+            disk_bytes=self.disk_bytes,
         )
 
 
 @dataclass(eq=False)
 class FakeMachine:
-    """Starts simulated trial processes on one clock and asserts that one of them runs at a time."""
+    """Starts simulated trial processes on one clock and asserts that one of them runs
+    at a time."""
 
     make_loader: Callable[[LoaderSettings], SimulatedLoader]
     batches_per_epoch: int | None
@@ -326,12 +370,14 @@ class FakeMachine:
     step_s: float = 0.0
     failures: dict[int, TrialError] = field(default_factory=dict)
     opened: list[LoaderSettings] = field(default_factory=list)
-    places: list[float] = field(default_factory=list)  # where the epochs of the opened loaders begin
+    # where the epochs of the opened loaders begin
+    places: list[float] = field(default_factory=list)
     requests: list[tuple[int, WindowRequest]] = field(default_factory=list)
     running: set[FakeProcess] = field(default_factory=set)
     alive: list[FakeProcess] = field(default_factory=list)
     most_alive: int = 0
-    alive_at_ends: list[int] = field(default_factory=list)  # how many processes were alive when each was told to end
+    # how many processes were alive when each was told to end
+    alive_at_ends: list[int] = field(default_factory=list)
     idle_waits: int = 0
     tries: int = 0  # of whole batches
     distort: Callable[[Window], Window] = lambda window: window
@@ -342,7 +388,8 @@ class FakeMachine:
     one_at_a_time: Callable[[Sequence[SampleMade]], tuple[SampleMade, ...]] = tuple
     allowed: list[tuple[int, int | None]] = field(default_factory=list)
     dropped: list[tuple[str, ...]] = field(default_factory=list)
-    # Of batch b in the order of the sampler, a share of the epoch; None if workers record no batches.
+    # Of batch b in the order of the sampler, a share of the epoch; None if workers
+    # record no batches.
     position: Callable[[int], float] | None = None
     cores: float = 2.0
     cpu_s: float = 0.0  # of a batch
@@ -358,7 +405,9 @@ class FakeMachine:
     make_process: Callable[["FakeMachine"], FakeProcess] = FakeProcess
 
     @contextlib.contextmanager
-    def start_process(self, memory_bytes: int | None, deadline_s: float = math.inf) -> Iterator[FakeProcess]:
+    def start_process(
+        self, memory_bytes: int | None, deadline_s: float = math.inf
+    ) -> Iterator[FakeProcess]:
         process = self.make_process(self)
         self.alive.append(process)
         self.running.add(process)
@@ -372,13 +421,19 @@ class FakeMachine:
     @property
     def slices(self) -> list[int]:
         """num_workers of the candidates in the order of their windows."""
-        return [workers for workers, request in self.requests if request.kind.value != "warm_up"]
+        return [
+            workers
+            for workers, request in self.requests
+            if request.kind.value != "warm_up"
+        ]
 
     def environment(self) -> Environment:
         return Environment(
             start_process=self.start_process,
             clock=self.clock,
-            machine_time=lambda: MachineTime(busy_s=self.busy_s, throttled_s=self.throttled_s),
+            machine_time=lambda: MachineTime(
+                busy_s=self.busy_s, throttled_s=self.throttled_s
+            ),
             memory_budget=lambda asked: self.budget_bytes if asked is None else asked,
             free_resources=lambda left: FreeResources(
                 shm_bytes=self.shm_bytes,

@@ -1,4 +1,5 @@
-"""What processes of a fork server do in tests/system/test_fork_server.py; they import this module."""
+"""What processes of a fork server do in tests/system/test_fork_server.py; they import
+this module."""
 
 import multiprocessing
 import os

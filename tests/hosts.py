@@ -8,7 +8,8 @@ from nws_sweep.config import hydra_versions
 from tests.conftest import run_python
 from tests.roots import made_up
 
-_TRUSTING = "execution_whitelist=hydra.utils.UNSAFE_DISABLE_EXECUTION_CHECKS"  # without it Hydra 1.4 warns
+# without it Hydra 1.4 warns
+_TRUSTING = "execution_whitelist=hydra.utils.UNSAFE_DISABLE_EXECUTION_CHECKS"
 _MAIN = 'version_base="1.3"' if hydra_versions.IS_1_3 else _TRUSTING
 
 # Prints its configuration, which has its own batch_size and dataset.
@@ -35,10 +36,13 @@ batch_size: 32
 def write_host(folder: Path) -> Path:
     """A program ``train.py`` with its ``conf/``."""
     datasets = {f"conf/dataset/{name}.yaml": f"name: {name}\n" for name in ("a", "b")}
-    return made_up(folder, {"train.py": PROGRAM, "conf/config.yaml": CONFIG, **datasets})
+    return made_up(
+        folder, {"train.py": PROGRAM, "conf/config.yaml": CONFIG, **datasets}
+    )
 
 
-# Resembles a training: samples sleep, and before each epoch it iterates a second loader.
+# Resembles a training: samples sleep, and before each epoch it iterates a second
+# loader.
 TRAINING = f"""\
 import time
 
@@ -98,6 +102,8 @@ def write_training_host(folder: Path) -> Path:
     return made_up(folder, {"train.py": TRAINING, "conf/config.yaml": TRAINING_CONFIG})
 
 
-def run_host(folder: Path, environment: Mapping[str, str], *overrides: str) -> subprocess.CompletedProcess[str]:
+def run_host(
+    folder: Path, environment: Mapping[str, str], *overrides: str
+) -> subprocess.CompletedProcess[str]:
     """Runs the program of a folder."""
     return run_python(folder, environment, "train.py", *overrides)

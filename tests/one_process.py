@@ -1,6 +1,8 @@
-"""Runs command lines of nws_sweep one after the other in one process, so that torch is imported once for all of them.
+"""Runs command lines of nws_sweep one after the other in one process, so that torch is
+imported once for all of them.
 
-Orders come as lines of JSON on standard input; the exit status of each goes to standard output.
+Orders come as lines of JSON on standard input; the exit status of each goes to standard
+output.
 """
 
 import json
@@ -21,7 +23,8 @@ from nws_sweep.trials import trial_process
 
 
 class SharedProcess:
-    """The other end, which starts the process with that environment; a command's own comes on top."""
+    """The other end, which starts the process with that environment; a command's own
+    comes on top."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
@@ -30,15 +33,24 @@ class SharedProcess:
         )  # fmt: skip
 
     def run(
-        self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str], *, whole_grid: bool = True
+        self,
+        arguments: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        *,
+        whole_grid: bool = True,
     ) -> subprocess.CompletedProcess[str]:
-        """What ``python -m nws_sweep`` does with the arguments in that folder; of a grid perhaps the ends only.
+        """What ``python -m nws_sweep`` does with the arguments in that folder; of a
+        grid perhaps the ends only.
 
-        Its pictures are empty files, since to draw them takes longer than anything else that most tests do.
+        Its pictures are empty files, since to draw them takes longer than anything else
+        that most tests do.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        order = json.dumps([list(arguments), str(folder), dict(environment), whole_grid])
+        order = json.dumps(
+            [list(arguments), str(folder), dict(environment), whole_grid]
+        )
         print(order, file=self._process.stdin, flush=True)
         status = json.loads(self._process.stdout.readline())
         printed, complaints = ((folder / name).read_text("utf-8") for name in _FILES)
@@ -47,7 +59,8 @@ class SharedProcess:
         return subprocess.CompletedProcess(list(arguments), status, printed, complaints)
 
     def close(self) -> None:
-        """Ends it by an order: workers that a test has left open may hold its standard input open."""
+        """Ends it by an order: workers that a test has left open may hold its standard
+        input open."""
         with self._process:
             print("null", file=self._process.stdin, flush=True)
 
@@ -63,8 +76,14 @@ def main(orders: TextIO) -> None:
         print(json.dumps(_status(*order)), file=answers, flush=True)
 
 
-def _status(arguments: Sequence[str], folder: str, environment: Mapping[str, str], whole_grid: bool) -> int:
-    os.environ.pop("HYDRA_FULL_ERROR", None)  # the command line sets it for its own process
+def _status(
+    arguments: Sequence[str],
+    folder: str,
+    environment: Mapping[str, str],
+    whole_grid: bool,
+) -> int:
+    # the command line sets it for its own process
+    os.environ.pop("HYDRA_FULL_ERROR", None)
     os.environ.update(environment)
     os.chdir(folder)
     sys.argv = ["nws_sweep", *arguments]
@@ -74,7 +93,10 @@ def _status(arguments: Sequence[str], folder: str, environment: Mapping[str, str
         os.close(file)
     try:
         run_points = app.run_points if whole_grid else _run_ends
-        with mock.patch.object(Illustration, "save", undrawn), mock.patch.object(app, "run_points", run_points):
+        with (
+            mock.patch.object(Illustration, "save", undrawn),
+            mock.patch.object(app, "run_points", run_points),
+        ):
             cli.main()
         return 0
     except SystemExit as stop:
@@ -85,8 +107,11 @@ def _status(arguments: Sequence[str], folder: str, environment: Mapping[str, str
         GlobalHydra.instance().clear()
 
 
-def _run_ends(points: Iterable[app.Point], *others: Any, run: Callable[..., None] = app.run_points) -> None:
-    """The first and the last point of a grid, whose plan has composed every value of each axis."""
+def _run_ends(
+    points: Iterable[app.Point], *others: Any, run: Callable[..., None] = app.run_points
+) -> None:
+    """The first and the last point of a grid, whose plan has composed every value of
+    each axis."""
     first, *more = points
     run([first, *more[-1:]], *others)
 

@@ -1,7 +1,9 @@
-"""An independent simulation of torch's DataLoader, against which the replay of a search is tested.
+"""An independent simulation of torch's DataLoader, against which the replay of a search
+is tested.
 
-It is written from torch's ``utils/data/dataloader.py`` and ``_utils/worker.py``, step by step and slowly: each process
-is a generator that yields what it waits for. It shares no code with ``nws_sweep.model``.
+It is written from torch's ``utils/data/dataloader.py`` and ``_utils/worker.py``, step
+by step and slowly: each process is a generator that yields what it waits for. It shares
+no code with ``nws_sweep.model``.
 """
 
 import heapq
@@ -19,7 +21,8 @@ Process = Generator[tuple[Any, ...], Any, Any]  # yields what it waits for
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """A DataLoader, what its batches cost, and the program that iterates over it. Times in seconds."""
+    """A DataLoader, what its batches cost, and the program that iterates over it. Times
+    in seconds."""
 
     cpu_s: Sequence[float]  # CPU time for making batch b, in the order of the epoch
     wait_s: Sequence[float]  # besides it, as for a disk or a server
@@ -77,14 +80,17 @@ class Queue:
 
 @dataclass(eq=False)
 class Machine:
-    """Runs processes; all threads that compute get equal shares of the CPUs, each at most one CPU."""
+    """Runs processes; all threads that compute get equal shares of the CPUs, each at
+    most one CPU."""
 
     cpus: float
     now_s: float = 0.0
     served_s: float = 0.0  # CPU time of a thread that computed from the start
     threads: int = 0  # that compute
-    computing: list[tuple[float, int, Process, int]] = field(default_factory=list)  # by ``served_s`` at the end
-    sleeping: list[tuple[float, int, Process, int | None]] = field(default_factory=list)  # by ``now_s`` at the end
+    # by ``served_s`` at the end
+    computing: list[tuple[float, int, Process, int]] = field(default_factory=list)
+    # by ``now_s`` at the end
+    sleeping: list[tuple[float, int, Process, int | None]] = field(default_factory=list)
     ties: Iterator[int] = field(default_factory=itertools.count)
 
     def wake(self, process: Process, moment_s: float, item: int | None = None) -> None:
@@ -100,7 +106,11 @@ class Machine:
         """Goes to the next moment at which a process has waited or computed enough."""
         speed = min(1.0, self.cpus / self.threads) if self.threads else 1.0
         ready_s = self.sleeping[0][0] if self.sleeping else math.inf
-        done_s = self.now_s + (self.computing[0][0] - self.served_s) / speed if self.computing else math.inf
+        done_s = (
+            self.now_s + (self.computing[0][0] - self.served_s) / speed
+            if self.computing
+            else math.inf
+        )
         self.served_s += (min(ready_s, done_s) - self.now_s) * speed
         self.now_s = min(ready_s, done_s)
         if ready_s <= done_s:
@@ -126,11 +136,14 @@ class Machine:
 
     def compute(self, process: Process, cpu_s: float, threads: int = 1) -> None:
         self.threads += threads
-        heapq.heappush(self.computing, (self.served_s + cpu_s, next(self.ties), process, threads))
+        heapq.heappush(
+            self.computing, (self.served_s + cpu_s, next(self.ties), process, threads)
+        )
 
 
 def simulate(load: Load) -> list[float]:
-    """The moments at which the program gets its batches and, as the last, the end of the loop."""
+    """The moments at which the program gets its batches and, as the last, the end of
+    the loop."""
     machine = Machine(load.cpus)
     moments_s: list[float] = []
     machine.resume(_program(load, machine, moments_s))
@@ -150,7 +163,8 @@ def _program(load: Load, machine: Machine, moments_s: list[float]) -> Process:
 
 
 def _worker(load: Load, indices: Queue, unsent: Queue) -> Process:
-    """``_worker_loop``: whatever is put into its queue is pickled by a feeder thread, while it goes on."""
+    """``_worker_loop``: whatever is put into its queue is pickled by a feeder thread,
+    while it goes on."""
     yield CPU, load.start_s
     yield SLEEP, load.start_wait_s
     while (batch := (yield GET, indices)) != FINAL_SIGNAL:
@@ -169,7 +183,8 @@ def _feeder(load: Load, unsent: Queue, results: Queue) -> Process:
 
 
 class Loader:
-    """``_MultiProcessingDataLoaderIter`` and ``_SingleProcessDataLoaderIter``, with torch's names."""
+    """``_MultiProcessingDataLoaderIter`` and ``_SingleProcessDataLoaderIter``, with
+    torch's names."""
 
     def __init__(self, load: Load, machine: Machine) -> None:
         self.load, self.machine = load, machine
@@ -178,7 +193,8 @@ class Loader:
         self.index_queues = [Queue(machine) for _ in range(load.num_workers)]
         self.cycle = itertools.cycle(range(load.num_workers))
         self.num_tasks = [0] * load.num_workers
-        self.task_workers: dict[int, int] = {}  # of batches that were sent and not yet given
+        # of batches that were sent and not yet given
+        self.task_workers: dict[int, int] = {}
         self.arrived: set[int] = set()  # out of order
         self.send_idx = self.rcvd_idx = 0
 
@@ -198,7 +214,10 @@ class Loader:
         yield CPU, self.load.sampler_s
         yield SLEEP, self.load.sampler_wait_s
         worker = next(self.cycle)
-        while not self.load.in_order and self.num_tasks[worker] >= self.load.prefetch_factor:
+        while (
+            not self.load.in_order
+            and self.num_tasks[worker] >= self.load.prefetch_factor
+        ):
             worker = next(self.cycle)
         self.index_queues[worker].put(batch)
         self.task_workers[batch] = worker
@@ -209,7 +228,9 @@ class Loader:
         if not self.load.num_workers:
             return (yield from self.next_without_workers())
         while True:
-            while self.rcvd_idx < self.send_idx and self.rcvd_idx not in self.task_workers:
+            while (
+                self.rcvd_idx < self.send_idx and self.rcvd_idx not in self.task_workers
+            ):
                 self.rcvd_idx += 1  # given out of order
             if self.rcvd_idx == self.send_idx:
                 return None

@@ -1,4 +1,5 @@
-"""Made-up folders: programs, and roots of a file system with what /proc and /sys say on machines that are not here."""
+"""Made-up folders: programs, and roots of a file system with what /proc and /sys say on
+machines that are not here."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""Reports and a comparison of invented measurements, in the shapes that a page must support."""
+"""Reports and a comparison of invented measurements, in the shapes that a page must
+support."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,7 +33,13 @@ def paced(num_workers: int, batch_s: float, batch_size: int = 64) -> Trial:
         wait_s=waiting * batch_s, step_s=(1 - waiting) * batch_s, memory_bytes=(1 + num_workers) * 3 * 2**28,
     )  # fmt: skip
     settings = loader_settings(num_workers, batch_size=batch_size)
-    return trial(num_workers, 1.0, measurement=found, settings=settings, batches=8192 // batch_size)
+    return trial(
+        num_workers,
+        1.0,
+        measurement=found,
+        settings=settings,
+        batches=8192 // batch_size,
+    )
 
 
 def searched(
@@ -42,22 +49,35 @@ def searched(
     """A search in which up to four workers help."""
     size = (columns or {}).get("batch_size", 64)
     trials = [paced(n, batch_s / min(1 + n, 5) * (1 + n / 100), size) for n in workers]
-    measured = configuration(columns, loader=loader_settings(batch_size=size), search=search_rules(tuple(workers)))
+    measured = configuration(
+        columns,
+        loader=loader_settings(batch_size=size),
+        search=search_rules(tuple(workers)),
+    )
     return search_result(*trials, *more, configuration=measured, **changes)
 
 
 def grid_of_200() -> Iterator[SearchRecord]:
     """Batch sizes in neither numerical nor alphabetical order."""
     for size in ((37 * n) % 200 + 1 for n in range(200)):
-        yield searched(0.1 + 7 * size % 200 / 100, columns={"batch_size": size}, workers=(0, 4))
+        yield searched(
+            0.1 + 7 * size % 200 / 100, columns={"batch_size": size}, workers=(0, 4)
+        )
 
 
 # Hostile and long names, a candidate and a configuration that failed.
 GRID_OF_4 = (
     searched(0.5, columns={"dataset": EVIL, "batch_size": 64}),
-    searched(0.25, failed_trial(16, f"it broke: {EVIL}"), columns={"dataset": LONG, "batch_size": 128}),
+    searched(
+        0.25,
+        failed_trial(16, f"it broke: {EVIL}"),
+        columns={"dataset": LONG, "batch_size": 128},
+    ),
     searched(0.125, columns={"dataset": "photos", "batch_size": 256}),
-    search_result(failed_trial(0, f"no such file: {LONG}"), columns={"dataset": "arrays", "batch_size": 64}),
+    search_result(
+        failed_trial(0, f"no such file: {LONG}"),
+        columns={"dataset": "arrays", "batch_size": 64},
+    ),
 )
 FAILED = search_result(failed_trial(0, f"OSError: {EVIL} is not a file"))
 

@@ -26,24 +26,38 @@ def test_a_prediction_and_the_account_are_read() -> None:
     assert watched.shares == {Part.MAKING: 0.8, Part.STEP: 0.15, Part.OTHERS: 0.05}
     assert watched.workers == 7
     assert watched.saved_s == pytest.approx(3.93)
-    assert loop.read(PREDICTION.replace("num_workers=7", "num_workers=4 in_order=False")).workers is None
+    assert (
+        loop.read(
+            PREDICTION.replace("num_workers=7", "num_workers=4 in_order=False")
+        ).workers
+        is None
+    )
 
 
 def test_what_a_remedy_saves_is_read_as_it_is_written() -> None:
     account = Account(step_s=2.0, making_s=0.1, starting_s=1.35)
     verdict = accounts.remedy(account, Part.STARTING)
-    lines = "\n  ".join([f"nws_sweep: Captions: {verdict}", *accounts.table(account, 4)])
+    lines = "\n  ".join(
+        [f"nws_sweep: Captions: {verdict}", *accounts.table(account, 4)]
+    )
     watched = loop.read(f"3.45 s\n{lines}\n3.6 s\n")
     assert (watched.verdict, watched.workers, watched.saved_s) == (verdict, None, 1.35)
-    assert watched.shares == {part: round(account.share(part), 2) for part in (Part.STEP, Part.STARTING, Part.MAKING)}
+    assert watched.shares == {
+        part: round(account.share(part), 2)
+        for part in (Part.STEP, Part.STARTING, Part.MAKING)
+    }
 
 
 def test_a_program_that_is_not_followed_has_no_shares() -> None:
-    assert loop.read("1.0 s\n") == loop.Watched(verdict="nothing", shares={}, saved_s=None, workers=None)
+    assert loop.read("1.0 s\n") == loop.Watched(
+        verdict="nothing", shares={}, saved_s=None, workers=None
+    )
 
 
 def test_what_no_part_has_is_making() -> None:
-    shares = loop.shares_of({"epoch_s": 4.0, "training step": 1.0, "sampler": 0.5, "not seen": 0.5})
+    shares = loop.shares_of(
+        {"epoch_s": 4.0, "training step": 1.0, "sampler": 0.5, "not seen": 0.5}
+    )
     assert {part: share for part, share in shares.items() if share} == {
         Part.STEP: 0.25, Part.SAMPLER: 0.125, Part.UNSEEN: 0.125, Part.MAKING: 0.5,
     }  # fmt: skip
@@ -51,10 +65,14 @@ def test_what_no_part_has_is_making() -> None:
 
 def test_the_page_has_a_row_for_each_finding() -> None:
     case = loop_cases.CASES[0]
-    watched = loop.Watched(verdict="the sampler", shares={Part.SAMPLER: 0.5}, saved_s=None, workers=None)
+    watched = loop.Watched(
+        verdict="the sampler", shares={Part.SAMPLER: 0.5}, saved_s=None, workers=None
+    )
     bare = {Part.SAMPLER: 0.48, Part.STEP: 0.1}
     finding = loop.Finding(case=case, watched=watched, bare=bare, by_hand_s=1.0)
-    overhead = loop.Overhead(step="1 ms", first=(1.0, 1.02, 1.01), later=(1.0, 1.0, 1.0))
+    overhead = loop.Overhead(
+        step="1 ms", first=(1.0, 1.02, 1.01), later=(1.0, 1.0, 1.0)
+    )
     text = loop.page([finding], [overhead], "Made by hand.")
     assert "in 0 of 1 runs" in text, "the step differs by 10 points"
     report = f"[{case.report}]({case.address})"

@@ -38,9 +38,16 @@ class FakeTimer:
         self.epochs_s, self.batches = epochs_s, batches
         self.spent_s, self.tried = 0.0, list[int]()
 
-    def __call__(self, num_workers: int, until: epoch_times.Until) -> epoch_times.Timestamps:
-        times_s = [n * self.epochs_s[num_workers] / self.batches for n in range(1, self.batches + 1)]
-        taken_s = next((times_s[:n] for n in range(1, self.batches) if until(times_s[:n])), times_s)
+    def __call__(
+        self, num_workers: int, until: epoch_times.Until
+    ) -> epoch_times.Timestamps:
+        times_s = [
+            n * self.epochs_s[num_workers] / self.batches
+            for n in range(1, self.batches + 1)
+        ]
+        taken_s = next(
+            (times_s[:n] for n in range(1, self.batches) if until(times_s[:n])), times_s
+        )
         self.spent_s += taken_s[-1]
         self.tried.append(num_workers)
         return taken_s
@@ -50,17 +57,52 @@ class FakeTimer:
     ("peer", "cpus", "epochs_s", "pick", "tried", "spent_s"),
     [
         # No improvement four times.
-        (peers.seed, 16, {0: 10, 1: 9, 2: 5, 3: 6, 4: 5, 5: 6, 6: 6, 7: 1}, 2, [0, 1, 2, 3, 4, 5, 6], 47),
-        # Epochs slower than the best are stopped. Slow at 0: not 1; slow at 2: none below 3.
-        (peers.nws, 8, {4: 20, 0: 100, 3: 12, 2: 30, 5: 8}, 5, [4, 0, 3, 2, 5], 20 + 21 + 12 + 12.3 + 8),
-        # A quarter less at every step, and refines once there is none; 500 batches at most.
-        (peers.paddle, 16, {0: 10, 2: 7, 4: 6, 3: 5, 5: 3, 6: 3.2, 7: 3.2}, 5, [0, 2, 4, 3, 4, 5, 6, 6, 7], None),
+        (
+            peers.seed,
+            16,
+            {0: 10, 1: 9, 2: 5, 3: 6, 4: 5, 5: 6, 6: 6, 7: 1},
+            2,
+            [0, 1, 2, 3, 4, 5, 6],
+            47,
+        ),
+        # Epochs slower than the best are stopped. Slow at 0: not 1; slow at 2: none
+        # below 3.
+        (
+            peers.nws,
+            8,
+            {4: 20, 0: 100, 3: 12, 2: 30, 5: 8},
+            5,
+            [4, 0, 3, 2, 5],
+            20 + 21 + 12 + 12.3 + 8,
+        ),
+        # A quarter less at every step, and refines once there is none; 500 batches at
+        # most.
+        (
+            peers.paddle,
+            16,
+            {0: 10, 2: 7, 4: 6, 3: 5, 5: 3, 6: 3.2, 7: 3.2},
+            5,
+            [0, 2, 4, 3, 4, 5, 6, 6, 7],
+            None,
+        ),
         (peers.binary, 1, {}, 1, [], 0),
-        (peers.climber, 2, {1: 5.0, 2: 4.0, 3: 3.0, 4: 3.5}, 3, [1, 2, 3, 4], 0.51 * 15.5),
+        (
+            peers.climber,
+            2,
+            {1: 5.0, 2: 4.0, 3: 3.0, 4: 3.5},
+            3,
+            [1, 2, 3, 4],
+            0.51 * 15.5,
+        ),
     ],
 )
 def test_picks_of_other_methods(
-    peer: Any, cpus: int, epochs_s: Mapping[int, float], pick: int, tried: list[int], spent_s: float | None
+    peer: Any,
+    cpus: int,
+    epochs_s: Mapping[int, float],
+    pick: int,
+    tried: list[int],
+    spent_s: float | None,
 ) -> None:
     timer = FakeTimer(epochs_s, 100)
     assert peer(timer, Task(cpus=cpus, batches=100, batch_size=2)) == pick
@@ -87,15 +129,36 @@ def test_the_truth_is_the_least_median() -> None:
     steady = {2: 2.0, 8: 5.0}  # most numbers were equally fast in all passes
     found = truth({0: 4.0, 4: 1.0, **steady}, {4: 9.0, **steady}, {4: 3.0, **steady})
     assert (found.best, found.best_s, found.passes) == (2, 2.0, 3)
-    assert [found.slowness_of(pick) for pick in (2, 4, 0, 3, None)] == [0.0, 0.5, 1.0, None, None]
+    assert [found.slowness_of(pick) for pick in (2, 4, 0, 3, None)] == [
+        0.0,
+        0.5,
+        1.0,
+        None,
+        None,
+    ]
     prices = [4.0, 2.0 * 1.03 ** math.log2(3)]
-    assert [found.regret(pick) for pick in (0, 2)] == pytest.approx([prices[0] / prices[1] - 1, 0.0])
+    assert [found.regret(pick) for pick in (0, 2)] == pytest.approx(
+        [prices[0] / prices[1] - 1, 0.0]
+    )
     assert truth({8: 1.0, 4: 1.0}).best == 4  # the fewest workers of equals
-    assert truth({2: 2.0, 4: 3.0}, {2: 2.0, 4: 3.0}, {2: 2.0, 3: 1.9, 4: 3.0}).best == 2  # 3 is in one pass only
-    picked = Run(workload="w", workers=4, repeat=1, number=1, epoch_s=0.5, own=False, prefetch_factor=8)
+    # 3 is in one pass only
+    assert truth({2: 2.0, 4: 3.0}, {2: 2.0, 4: 3.0}, {2: 2.0, 3: 1.9, 4: 3.0}).best == 2
+    picked = Run(
+        workload="w",
+        workers=4,
+        repeat=1,
+        number=1,
+        epoch_s=0.5,
+        own=False,
+        prefetch_factor=8,
+    )
     with_longer_queue = truth_of([*runs_of({4: 1.0, 8: 1.0}), picked])
     assert with_longer_queue is not None
-    assert [with_longer_queue.slowness_of(4, factor) for factor in (2, 8, 1)] == [0.0, -0.5, None]
+    assert [with_longer_queue.slowness_of(4, factor) for factor in (2, 8, 1)] == [
+        0.0,
+        -0.5,
+        None,
+    ]
     found = truth({2: 2.0, 4: 3.0, 8: 3.0}, {2: 4.0, 4: 6.0, 8: 5.0}, {2: 2.0, 4: 3.0})
     assert found.epochs_s == {2: 2.0, 4: 3.0, 8: 2.75}
     assert found.slowness == {1: 1.0, 2: 2.0, 3: 1.0}
@@ -106,7 +169,9 @@ def test_the_truth_is_the_least_median() -> None:
 EPOCHS_S = {0: 4.5, 1: 1.9, 2: 1.0, 3: 4.5, 4: 1.2}
 
 
-def done_by(monkeypatch: pytest.MonkeyPatch, folder: Path, arguments: str) -> tuple[list[str], str]:
+def done_by(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, arguments: str
+) -> tuple[list[str], str]:
     """The runs of a command line, and its page."""
     done: list[str] = []
 
@@ -122,22 +187,51 @@ def done_by(monkeypatch: pytest.MonkeyPatch, folder: Path, arguments: str) -> tu
 
     def play(method_run: MethodRun, machine: object) -> Outcome:
         done.append(f"play {method_run.method} {method_run.repeat}")
-        workload, method, repeat = method_run.workload.name, method_run.method, method_run.repeat
+        workload, method, repeat = (
+            method_run.workload.name,
+            method_run.method,
+            method_run.repeat,
+        )
         cost_s = 6.0 if method_run.checkout else 3.0
-        return Outcome(workload=workload, method=method, repeat=repeat, pick=4, cost_s=cost_s)
+        return Outcome(
+            workload=workload, method=method, repeat=repeat, pick=4, cost_s=cost_s
+        )
 
     monkeypatch.setattr(support, "LOCK_FILE", str(folder / "lock"))
     monkeypatch.setattr(support, "start_fork_server", lambda: None)
     monkeypatch.setattr(child, "call", call)
     monkeypatch.setattr(search, "run_method", play)
-    files = ["--output", str(folder / "page.md"), "--journal", str(folder / "search.jsonl")]
-    assert main(["search", "--only", "short", "--candidates", "0,1,2,16", *files, *arguments.split()]) == 0
+    files = [
+        "--output",
+        str(folder / "page.md"),
+        "--journal",
+        str(folder / "search.jsonl"),
+    ]
+    assert (
+        main(
+            [
+                "search",
+                "--only",
+                "short",
+                "--candidates",
+                "0,1,2,16",
+                *files,
+                *arguments.split(),
+            ]
+        )
+        == 0
+    )
     return done, (folder / "page.md").read_text("utf-8")
 
 
-def test_methods_precede_the_oracle_and_gaps_are_filled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_methods_precede_the_oracle_and_gaps_are_filled(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     done, text = done_by(monkeypatch, tmp_path, "--repeats 2 --methods adaptive zero")
-    assert [sorted(done[first:last]) for first, last in ((0, 2), (2, 6), (6, 8), (8, 11), (11, 13), (13, 17))] == [
+    assert [
+        sorted(done[first:last])
+        for first, last in ((0, 2), (2, 6), (6, 8), (8, 11), (11, 13), (13, 17))
+    ] == [
         ["play adaptive 1", "play zero 1"],
         ["run 0", "run 1", "run 16", "run 2"],
         ["run 3", "run 4"],  # a neighbour of the best, and the pick
@@ -147,20 +241,37 @@ def test_methods_precede_the_oracle_and_gaps_are_filled(monkeypatch: pytest.Monk
     ]
     assert "| short | adaptive | 4 x2 | 22.6 % (22.6 %) | 20.0 % | 3.00 | 3.0 |" in text
     assert "by `scripts/benchmark search --only short --candidates 0,1,2,16" in text
-    assert done_by(monkeypatch, tmp_path, "--repeats 2 --methods adaptive zero --resume")[0] == []
-    done, text = done_by(monkeypatch, tmp_path, "--repeats 2 --methods adaptive zero cpus --resume")
+    assert (
+        done_by(monkeypatch, tmp_path, "--repeats 2 --methods adaptive zero --resume")[
+            0
+        ]
+        == []
+    )
+    done, text = done_by(
+        monkeypatch, tmp_path, "--repeats 2 --methods adaptive zero cpus --resume"
+    )
     assert done == ["play cpus 1", "play cpus 2"]
     assert "| short | zero | 4 x2 |" in text
 
 
-def test_costs_are_compared_with_another_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_costs_are_compared_with_another_version(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     checkout = tmp_path / "old"
     (checkout / "nws_sweep").mkdir(parents=True)
     (checkout / "nws_sweep/__init__.py").touch()
     arguments = f"--repeats 2 --methods plain --passes 0 --against {checkout}"
     done, text = done_by(monkeypatch, tmp_path, arguments)
-    assert sorted(done) == ["play plain 1", "play plain 2", "play plain of old 1", "play plain of old 2"]
-    assert "2 pairs of searches, each of the same workload in the same repeat: median 0.50" in text
+    assert sorted(done) == [
+        "play plain 1",
+        "play plain 2",
+        "play plain of old 1",
+        "play plain of old 2",
+    ]
+    assert (
+        "2 pairs of searches, each of the same workload in the same repeat: median 0.50"
+        in text
+    )
     assert "| short | 3.0 | 6.0 | 0.50 | 0.50 to 0.50 |" in text
 
 
@@ -168,13 +279,19 @@ def test_costs_are_compared_with_another_version(monkeypatch: pytest.MonkeyPatch
 def test_a_search_of_a_quiet_simulated_machine_prints_the_truth(name: str) -> None:
     """No noise: what is left are the batches that a window has."""
     curve = next(curve for curve in curves.CURVES if curve.name == name)
-    machine = simulated_machine.machine_of(curve, simulated_machine.Condition(name="quiet"), seed=0)
+    machine = simulated_machine.machine_of(
+        curve, simulated_machine.Condition(name="quiet"), seed=0
+    )
     measure = MeasureRules(windows=3)
-    record = simulated.searched(machine, measure, strategy="exhaustive", candidates=(0, 1, 4))
+    record = simulated.searched(
+        machine, measure, strategy="exhaustive", candidates=(0, 1, 4)
+    )
     for trial in record.trials:
         assert trial.measurement is not None
         assert trial.measurement.batch_s is not None
-        assert trial.measurement.batch_s.value == pytest.approx(curves.pace_s(curve, trial.settings), rel=0.02)
+        assert trial.measurement.batch_s.value == pytest.approx(
+            curves.pace_s(curve, trial.settings), rel=0.02
+        )
     assert simulated.compared(curve, machine, record).impossible == 0
 
 
@@ -183,58 +300,113 @@ def test_a_search_of_a_quiet_simulated_machine_prints_the_truth(name: str) -> No
     [
         ("peak at 3", "noise 5 %", 0.06),  # was never measured between 2 and 4
         ("sorted", "noise 15 %", 0.1),  # answered 8 of 22
-        pytest.param("every eighth", "noise 5 %", 0.1, marks=pytest.mark.extended),  # answered 8 of 57
-        pytest.param("gain to 64", "neighbour", 0.5, marks=pytest.mark.extended),  # answered 15 of 109
+        # answered 8 of 57
+        pytest.param("every eighth", "noise 5 %", 0.1, marks=pytest.mark.extended),
+        # answered 15 of 109
+        pytest.param("gain to 64", "neighbour", 0.5, marks=pytest.mark.extended),
     ],
 )
-def test_what_once_was_answered_wrong_is_answered_right(name: str, machine: str, most: float) -> None:
+def test_what_once_was_answered_wrong_is_answered_right(
+    name: str, machine: str, most: float
+) -> None:
     curve = next(curve for curve in curves.CURVES if curve.name == name)
-    condition = next(condition for condition in simulated_machine.CONDITIONS if condition.name == machine)
-    assert max(simulated.simulated(curve, condition, seed).regret for seed in range(2)) <= most
+    condition = next(
+        condition
+        for condition in simulated_machine.CONDITIONS
+        if condition.name == machine
+    )
+    assert (
+        max(simulated.simulated(curve, condition, seed).regret for seed in range(2))
+        <= most
+    )
 
 
-def test_the_best_settings_of_a_curve_have_no_regret_and_workers_beyond_them_have_a_price() -> None:
+def test_the_best_settings_of_a_curve_have_no_regret_and_workers_beyond_them_have_a_price() -> (
+    None
+):
     free = dict.fromkeys(("fork_s", "start_s", "stop_s"), 0.0)
-    curve = curves.Curve(name="computing", about="", cpu_s=0.02, batches=200, most_workers=6, costs=free)
+    curve = curves.Curve(
+        name="computing", about="", cpu_s=0.02, batches=200, most_workers=6, costs=free
+    )
     settings, _ = curves.best(curve)
     assert (settings.num_workers, curves.regret(curve, settings)) == (2, 0.0)
-    assert curves.regret(curve, curves.settings_of(4)) == pytest.approx(1.03 ** math.log2(5 / 3) - 1, abs=0.01)
+    assert curves.regret(curve, curves.settings_of(4)) == pytest.approx(
+        1.03 ** math.log2(5 / 3) - 1, abs=0.01
+    )
     assert curves.regret(curve, curves.settings_of(1)) > 0.7
 
 
 def test_workers_that_persist_start_in_one_epoch_of_ten() -> None:
     curve = curves.Curve(
-        name="starting", about="", cpu_s=0.02, first_cpu_s=0.0, batches=100, costs={"start_s": 5.0, "stop_s": 0.0}
+        name="starting",
+        about="",
+        cpu_s=0.02,
+        first_cpu_s=0.0,
+        batches=100,
+        costs={"start_s": 5.0, "stop_s": 0.0},
     )
     epochs_s = {
-        persists: 100 * curves.batch_s(curve, curves.settings_of(1, persists=persists)) for persists in (False, True)
+        persists: 100 * curves.batch_s(curve, curves.settings_of(1, persists=persists))
+        for persists in (False, True)
     }
     assert epochs_s[False] - epochs_s[True] == pytest.approx(0.9 * 5.0, abs=0.05)
 
 
-def test_a_number_is_set_in_its_module_and_where_it_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_number_is_set_in_its_module_and_where_it_is_imported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     limit = 1234.5
-    for name in ("nws_sweep.defines", "nws_sweep.imports", "nws_sweep.has_another", "program"):
+    for name in (
+        "nws_sweep.defines",
+        "nws_sweep.imports",
+        "nws_sweep.has_another",
+        "program",
+    ):
         monkeypatch.setitem(sys.modules, name, SimpleNamespace(LIMIT_S=limit))
     another = ablation.Constant("nws_sweep.has_another", "LIMIT_S")
     monkeypatch.setattr(ablation, "constants", lambda: [another])
     ablation.set_value(ablation.Constant("nws_sweep.defines", "LIMIT_S"), 0.0)
-    values = [sys.modules[name].LIMIT_S for name in ("nws_sweep.defines", "nws_sweep.imports")]
-    assert (values, another.value, sys.modules["program"].LIMIT_S) == ([0.0, 0.0], limit, limit)
+    values = [
+        sys.modules[name].LIMIT_S for name in ("nws_sweep.defines", "nws_sweep.imports")
+    ]
+    assert (values, another.value, sys.modules["program"].LIMIT_S) == (
+        [0.0, 0.0],
+        limit,
+        limit,
+    )
 
 
-def test_each_number_of_the_search_has_values_without_effect_that_are_not_its_own() -> None:
+def test_each_number_of_the_search_has_values_without_effect_that_are_not_its_own() -> (
+    None
+):
     found = ablation.constants()
     assert len(found) > 20
-    assert [constant.label for constant in found if constant.value in constant.neutral] == []
-    labels = {constant.name for constant in found} | {_with_module(constant) for constant in found}
+    assert [
+        constant.label for constant in found if constant.value in constant.neutral
+    ] == []
+    labels = {constant.name for constant in found} | {
+        _with_module(constant) for constant in found
+    }
     assert set(ablation._NEUTRAL) <= labels, "of a number that is gone"
 
 
 def test_the_table_of_named_numbers_is_complete() -> None:
-    page = (ROOT / "docs/understand/searching.md").read_text("utf-8").split("\n## Named numbers\n")[1].split("\n## ")[0]
-    rows = [line.split("|")[1:3] for line in page.splitlines() if line.startswith("| ") and "`" in line]
-    described = {(package.strip(), name) for package, names in rows for name in re.findall("`([A-Z_]+)`", names)}
+    page = (
+        (ROOT / "docs/understand/searching.md")
+        .read_text("utf-8")
+        .split("\n## Named numbers\n")[1]
+        .split("\n## ")[0]
+    )
+    rows = [
+        line.split("|")[1:3]
+        for line in page.splitlines()
+        if line.startswith("| ") and "`" in line
+    ]
+    described = {
+        (package.strip(), name)
+        for package, names in rows
+        for name in re.findall("`([A-Z_]+)`", names)
+    }
     numbers = ablation.constants(("searching", "model", "online"))
     named = {(constant.module.split(".")[1], constant.name) for constant in numbers}
     codes, derived = {"STARTING", "READY", "FAILED"}, {"_LONG_S"}
@@ -250,7 +422,26 @@ def _with_module(constant: ablation.Constant) -> str:
 def test_simulated_searches_write_their_page(tmp_path: Path) -> None:
     page = tmp_path / "simulated.md"
     only = ["computing", "equal"]
-    assert main(["simulated", "--repeats", "1", "--only", *only, "--jobs", "2", "--output", str(page)]) == 0
-    rows = [line.split(" | ")[0].removeprefix("| ") for line in page.read_text().splitlines() if line.startswith("| ")]
+    assert (
+        main(
+            [
+                "simulated",
+                "--repeats",
+                "1",
+                "--only",
+                *only,
+                "--jobs",
+                "2",
+                "--output",
+                str(page),
+            ]
+        )
+        == 0
+    )
+    rows = [
+        line.split(" | ")[0].removeprefix("| ")
+        for line in page.read_text().splitlines()
+        if line.startswith("| ")
+    ]
     machines = [condition.name for condition in simulated_machine.CONDITIONS]
     assert rows == ["machine", *machines, "**all**", *["curve", *only] * len(machines)]

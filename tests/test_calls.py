@@ -1,4 +1,5 @@
-"""Calls as someone types them who knows torch, optuna and pandas, but not this project."""
+"""Calls as someone types them who knows torch, optuna and pandas, but not this
+project."""
 
 import doctest
 import os
@@ -33,15 +34,23 @@ def test_names_of_dataloader_and_presets_are_accepted_and_a_result_is_a_folder_o
 
     result = ask(False)
     assert not result.record.configuration.loader.in_order
-    assert result.record.configuration.measure == MeasureRules(precision=0.1, trial_limit_s=5.0)
+    assert result.record.configuration.measure == MeasureRules(
+        precision=0.1, trial_limit_s=5.0
+    )
     assert [result.reused, ask(True).reused] == [False, True]
-    with pytest.raises(ConfigurationError, match="measure='fast': must be default, epoch, quick, rigorous, or Mea"):
+    with pytest.raises(
+        ConfigurationError,
+        match="measure='fast': must be default, epoch, quick, rigorous, or Mea",
+    ):
         nws_sweep.search(DATASET, measure="fast")
     assert result.best_params == result.loader_kwargs
     values = result.to_dict()
     assert (values["batch_size"], values["num_workers"]) == (10, result.num_workers)
     assert values["batch_s"] > 0
-    assert all(value is None or isinstance(value, (bool, int, float, str)) for value in values.values())
+    assert all(
+        value is None or isinstance(value, (bool, int, float, str))
+        for value in values.values()
+    )
     page = result.report(storage.new_folder("runs", "_mine"))
     assert "<html" in page.read_text("utf-8")
     assert cli.run(["best", "--format", "kwargs"]) == 0
@@ -51,9 +60,14 @@ def test_names_of_dataloader_and_presets_are_accepted_and_a_result_is_a_folder_o
     assert cli.run(["predict", str(result.save("elsewhere")), "--cpus", "8"]) == 0
 
 
-def test_without_a_run_the_newest_one_is_missed_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_run_the_newest_one_is_missed_in_a_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert cli.run(["best"]) == 2
-    assert capsys.readouterr().err == "nws_sweep: outputs: no run or grid of nws_sweep; name its folder\n"
+    assert (
+        capsys.readouterr().err
+        == "nws_sweep: outputs: no run or grid of nws_sweep; name its folder\n"
+    )
 
 
 def test_a_grid_in_python_has_the_folder_of_a_grid(tmp_path: Path) -> None:
@@ -64,11 +78,22 @@ def test_a_grid_in_python_has_the_folder_of_a_grid(tmp_path: Path) -> None:
     )  # fmt: skip
     assert grid.folder.parent == tmp_path / "outputs" / "sweeps"
     names = {path.name for path in grid.folder.iterdir()}
-    assert {"batch_size=10,drop_last=true,pin_memory=true", "report.html", "results.csv", "best.yaml"} < names
+    assert {
+        "batch_size=10,drop_last=true,pin_memory=true",
+        "report.html",
+        "results.csv",
+        "best.yaml",
+    } < names
     assert len(list(grid.folder.glob("*=*/batch_times.png"))) == 4
-    assert [one.record.configuration.loader.batch_size for one in grid.results] == [10, 10, 20, 20]
+    assert [one.record.configuration.loader.batch_size for one in grid.results] == [
+        10,
+        10,
+        20,
+        20,
+    ]
     assert grid.to_frame()["batch_size"].tolist() == [10, 10, 20, 20]
-    assert sum(line.startswith("measuring ") for line in lines) == 2  # without an accelerator pin_memory does nothing
+    # without an accelerator pin_memory does nothing
+    assert sum(line.startswith("measuring ") for line in lines) == 2
     assert grid.best_params["batch_size"] in (10, 20)
     assert len(DataLoader(DATASET, drop_last=True, **grid.loader_kwargs)) in (6, 12)
     assert str(grid).startswith("best: batch_size=")
@@ -77,28 +102,57 @@ def test_a_grid_in_python_has_the_folder_of_a_grid(tmp_path: Path) -> None:
     assert "configuration 4 of 4: batch_size=20,drop_last=true,pin_memory=true" in lines
 
 
-def test_a_grid_is_checked_before_anything_is_measured_and_keeps_failures(tmp_path: Path) -> None:
+def test_a_grid_is_checked_before_anything_is_measured_and_keeps_failures(
+    tmp_path: Path,
+) -> None:
     with pytest.raises(ConfigurationError, match="prefetch_factor=0: must be"):
         nws_sweep.sweep(DATASET, prefetch_factor=[2, 0])
     with pytest.raises(TypeError, match="batch_siz"):
         nws_sweep.sweep(DATASET, batch_siz=[2, 4])
     broken: Any = user_datasets.Raises(64)
-    keywords: dict[str, Any] = {"batch_size": [8], "num_workers": [0], "measure": "epoch", "progress": False}
-    for dataset, limit_s, reason in ((broken, None, "bad sample 40"), (DATASET, 1e-3, "time_limit_s=0.001 was spent")):
-        grid = nws_sweep.sweep(dataset, folder=tmp_path / reason, time_limit_s=limit_s, **keywords)
+    keywords: dict[str, Any] = {
+        "batch_size": [8],
+        "num_workers": [0],
+        "measure": "epoch",
+        "progress": False,
+    }
+    for dataset, limit_s, reason in (
+        (broken, None, "bad sample 40"),
+        (DATASET, 1e-3, "time_limit_s=0.001 was spent"),
+    ):
+        grid = nws_sweep.sweep(
+            dataset, folder=tmp_path / reason, time_limit_s=limit_s, **keywords
+        )
         assert grid.results == ()
         assert reason in grid.failures[0]
-        with pytest.raises(nws_sweep.NwsSweepError, match=f"no combination could be measured: .*{reason}"):
+        with pytest.raises(
+            nws_sweep.NwsSweepError,
+            match=f"no combination could be measured: .*{reason}",
+        ):
             _ = grid.best
 
 
-def test_points_of_a_grid_have_different_names_and_a_folder_of_their_own(tmp_path: Path) -> None:
+def test_points_of_a_grid_have_different_names_and_a_folder_of_their_own(
+    tmp_path: Path,
+) -> None:
     rules = [MeasureRules(mode="epoch"), MeasureRules(mode="epoch", epochs=2)]
     dataset = user_datasets.Plain()
-    grid = nws_sweep.sweep(dataset, folder=tmp_path, batch_size=60, num_workers=[0], measure=rules, progress=False)
+    grid = nws_sweep.sweep(
+        dataset,
+        folder=tmp_path,
+        batch_size=60,
+        num_workers=[0],
+        measure=rules,
+        progress=False,
+    )
     assert grid.to_frame()["measure"].tolist() == ["MeasureRules", "MeasureRules-2"]
-    with pytest.raises(ConfigurationError, match=r"holds other results \(measure=MeasureRules\); choose another one"):
-        nws_sweep.sweep(dataset, folder=tmp_path, batch_size=[60], num_workers=[0], progress=False)
+    with pytest.raises(
+        ConfigurationError,
+        match=r"holds other results \(measure=MeasureRules\); choose another one",
+    ):
+        nws_sweep.sweep(
+            dataset, folder=tmp_path, batch_size=[60], num_workers=[0], progress=False
+        )
 
 
 class Module:
@@ -106,7 +160,8 @@ class Module:
 
     def __init__(self) -> None:
         self.steps: list[str] = []
-        self.kept = [DataLoader(DATASET), DataLoader(DATASET)]  # as of an earlier training
+        # as of an earlier training
+        self.kept = [DataLoader(DATASET), DataLoader(DATASET)]
 
     def prepare_data(self) -> None:
         self.steps = [*self.steps, "prepared"]
@@ -124,7 +179,10 @@ def test_a_data_module_is_tuned() -> None:
     module = Module()
     tuned = nws_sweep.tune(module, num_workers=[0, 2], progress=False)
     assert (type(tuned), tuned.steps, module.steps) == (Module, [], [])
-    assert (cast(Any, tuned).tuning.before.num_workers, cast(Any, tuned).tuning.after.num_workers) == (0, 2)
+    assert (
+        cast(Any, tuned).tuning.before.num_workers,
+        cast(Any, tuned).tuning.after.num_workers,
+    ) == (0, 2)
     tuned.prepare_data()
     tuned.setup("fit")
     made = cast(Any, tuned.train_dataloader())
@@ -134,8 +192,12 @@ def test_a_data_module_is_tuned() -> None:
 
 def test_a_watched_loader_says_what_the_training_waits_for() -> None:
     lines: list[str] = []
-    watched = nws_sweep.watch(DataLoader(DATASET, batch_size=4, shuffle=True), progress=lines.append)
-    assert [sorted(int(sample) for batch in watched for sample in batch) for _ in range(2)] == [list(range(120))] * 2
+    watched = nws_sweep.watch(
+        DataLoader(DATASET, batch_size=4, shuffle=True), progress=lines.append
+    )
+    assert [
+        sorted(int(sample) for batch in watched for sample in batch) for _ in range(2)
+    ] == [list(range(120))] * 2
     (line,) = lines
     assert line.startswith("Slow: training waits for data ")
     assert "; predicted with num_workers=" in line
@@ -143,9 +205,13 @@ def test_a_watched_loader_says_what_the_training_waits_for() -> None:
     assert watched.num_workers == 0
 
 
-def test_a_program_that_ends_before_the_decision_gets_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_ends_before_the_decision_gets_a_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     lines: list[str] = []
-    made = nws_sweep.autotune(DataLoader(DATASET, batch_size=4), reuse=False, progress=lines.append)
+    made = nws_sweep.autotune(
+        DataLoader(DATASET, batch_size=4), reuse=False, progress=lines.append
+    )
     next(iter(made))
     with monkeypatch.context() as forked:
         forked.setattr(os, "getpid", lambda: -1)
@@ -159,18 +225,42 @@ def test_a_program_that_ends_before_the_decision_gets_a_line(monkeypatch: pytest
 @pytest.mark.usefixtures("answered")
 def test_a_loader_that_tunes_itself_is_tuned_or_watched_as_it_was() -> None:
     plain = DataLoader(DATASET, batch_size=10)
-    tuned = nws_sweep.tune(nws_sweep.autotune(plain), num_workers=[0, 2], progress=False)
-    assert (type(tuned), tuned.num_workers, cast(Any, tuned).tuning.after.num_workers) == (DataLoader, 2, 2)
+    tuned = nws_sweep.tune(
+        nws_sweep.autotune(plain), num_workers=[0, 2], progress=False
+    )
+    assert (
+        type(tuned),
+        tuned.num_workers,
+        cast(Any, tuned).tuning.after.num_workers,
+    ) == (DataLoader, 2, 2)
     watched = nws_sweep.watch(plain)
-    assert [cast(Any, made)._options.watches for made in (watched, nws_sweep.autotune(watched))] == [True, False]
+    assert [
+        cast(Any, made)._options.watches
+        for made in (watched, nws_sweep.autotune(watched))
+    ] == [True, False]
     assert nws_sweep.watch(watched) is watched
 
 
-def test_beside_an_accelerator_the_share_of_waiting_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accelerator, "in_use", lambda: "meta")  # a device that has no events
+def test_beside_an_accelerator_the_share_of_waiting_is_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # a device that has no events
+    monkeypatch.setattr(accelerator, "in_use", lambda: "meta")
     lines: list[str] = []
-    assert len(list(nws_sweep.watch(DataLoader(DATASET, batch_size=4), progress=lines.append))) == 30
-    assert "num_workers=0; the share of it spent waiting is unknown, since the step may still run on meta" in lines[0]
+    assert (
+        len(
+            list(
+                nws_sweep.watch(
+                    DataLoader(DATASET, batch_size=4), progress=lines.append
+                )
+            )
+        )
+        == 30
+    )
+    assert (
+        "num_workers=0; the share of it spent waiting is unknown, since the step may still run on meta"
+        in lines[0]
+    )
 
 
 def test_messages_name_settings_as_python_does() -> None:
@@ -179,5 +269,8 @@ def test_messages_name_settings_as_python_does() -> None:
 
 
 def test_a_name_of_another_tool_is_told_what_it_is_called_here() -> None:
-    with pytest.raises(TypeError, match=r"^search\(\) has no argument budget; it is called time_limit_s$"):
+    with pytest.raises(
+        TypeError,
+        match=r"^search\(\) has no argument budget; it is called time_limit_s$",
+    ):
         nws_sweep.search(DATASET, budget=10)  # type: ignore[call-arg]

@@ -21,15 +21,28 @@ from nws_sweep.errors import ConfigurationError
 from nws_sweep.records import storage
 from nws_sweep.records.storage import Stored
 from tests.conftest import Command
-from tests.factories import search_result, store_run, summary_of_grid, summary_of_run, trial
+from tests.factories import (
+    search_result,
+    store_run,
+    summary_of_grid,
+    summary_of_run,
+    trial,
+)
 from tests.simulated import check_rows
 
 # One process for the commands of all tests that share it: it takes seconds to start.
 pytestmark = pytest.mark.xdist_group("shared")
-QUICK = ("measure=quick", "measure.window_s=0.01", "measure.trial_limit_s=0.1", "max_workers=1")
+QUICK = (
+    "measure=quick",
+    "measure.window_s=0.01",
+    "measure.trial_limit_s=0.1",
+    "max_workers=1",
+)
 
 
-WITHOUT_LAUNCHERS = pytest.mark.skipif(importlib.util.find_spec("submitit") is not None, reason="they are installed")
+WITHOUT_LAUNCHERS = pytest.mark.skipif(
+    importlib.util.find_spec("submitit") is not None, reason="they are installed"
+)
 
 
 def only_folder(parent: Path) -> Path:
@@ -55,7 +68,9 @@ def only_folder(parent: Path) -> Path:
         ) for launcher in ("slurm", "ray")),
     ],
 )  # fmt: skip
-def test_bad_input_is_a_line_and_status_2(shared_nws: Command, tmp_path: Path, arguments: list[str], line: str) -> None:
+def test_bad_input_is_a_line_and_status_2(
+    shared_nws: Command, tmp_path: Path, arguments: list[str], line: str
+) -> None:
     done = shared_nws(*arguments)
     assert done.returncode == 2
     assert line in done.stderr
@@ -64,8 +79,11 @@ def test_bad_input_is_a_line_and_status_2(shared_nws: Command, tmp_path: Path, a
     assert list(tmp_path.iterdir()) == []
 
 
-def test_python_3_14_refuses_hydra_1_3(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    importlib.import_module("nws_sweep.hydra_app.app")  # libraries read the version when they are imported
+def test_python_3_14_refuses_hydra_1_3(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # libraries read the version when they are imported
+    importlib.import_module("nws_sweep.hydra_app.app")
     monkeypatch.setattr(hydra_versions, "IS_1_3", True)
     monkeypatch.setattr(sys, "version_info", (3, 14, 0))
     assert cli.run(["batch_size=8"]) == 2
@@ -77,9 +95,15 @@ def test_python_3_14_refuses_hydra_1_3(monkeypatch: pytest.MonkeyPatch, capsys: 
     ("arguments", "meant"),
     [
         (["reprot", "outputs/x"], "did you mean `nws-sweep report outputs/x`?"),
-        (["serach", "train.py", "--lr", "3"], "did you mean `nws-sweep search train.py --lr 3`?"),
+        (
+            ["serach", "train.py", "--lr", "3"],
+            "did you mean `nws-sweep search train.py --lr 3`?",
+        ),
         (["tune", "train.py"], "did you mean `nws-sweep search train.py`?"),
-        (["train.py", "--name=a b"], "did you mean `nws-sweep search train.py '--name=a b'`?"),
+        (
+            ["train.py", "--name=a b"],
+            "did you mean `nws-sweep search train.py '--name=a b'`?",
+        ),
         (["."], "did you mean `nws-sweep report .`?"),
         (["xyzzy"], "--help lists them"),
     ],
@@ -88,23 +112,37 @@ def test_a_word_that_is_no_command_is_an_error_with_what_was_meant(
     arguments: list[str], meant: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.run(arguments) == 2
-    assert capsys.readouterr().err == f"nws_sweep: {arguments[0]}: neither a command nor key=value; {meant}\n"
+    assert (
+        capsys.readouterr().err
+        == f"nws_sweep: {arguments[0]}: neither a command nor key=value; {meant}\n"
+    )
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [["predict", ".", "--prefetch-factor="], ["predict", ".", "--in-order="], ["best", ".", "--key="]],
+    [
+        ["predict", ".", "--prefetch-factor="],
+        ["predict", ".", "--in-order="],
+        ["best", ".", "--key="],
+    ],
     ids="".join,
 )
-def test_an_empty_option_is_an_error_in_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_option_is_an_error_in_one_line(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit, match="2"):
         cli.run(arguments)
     (line,) = capsys.readouterr().err.splitlines()
     assert f"argument {arguments[2][:-1]}: needs a value, but it is empty" in line
 
 
-def test_each_configuration_is_printed_before_the_next_one_is_predicted(capsys: pytest.CaptureFixture[str]) -> None:
-    summary, before = summary_of_grid(*(search_result(trial(0, 1.0)) for _ in range(3))), []
+def test_each_configuration_is_printed_before_the_next_one_is_predicted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    summary, before = (
+        summary_of_grid(*(search_result(trial(0, 1.0)) for _ in range(3))),
+        [],
+    )
 
     def text(configuration: ConfigurationSummary) -> str:
         before.append(capsys.readouterr().out)
@@ -115,12 +153,23 @@ def test_each_configuration_is_printed_before_the_next_one_is_predicted(capsys: 
 
 
 def test_flags_of_hydra_work(shared_nws: Command, nws: Command, tmp_path: Path) -> None:
-    job = yaml.safe_load(shared_nws("--cfg", "job", "--resolve", "batch_size=96").stdout)
+    job = yaml.safe_load(
+        shared_nws("--cfg", "job", "--resolve", "batch_size=96").stdout
+    )
     assert job["batch_size"] == 96
     assert "hydra" not in job
-    assert "main" in nws("--info", "searchpath").stdout  # which changes the logging of its process
+    # which changes the logging of its process
+    assert "main" in nws("--info", "searchpath").stdout
     shown = shared_nws("--help").stdout
-    assert all(text in shown for text in ("report [DIR]", "best [DIR]", "compare DIR_A DIR_B", "watch train.py"))
+    assert all(
+        text in shown
+        for text in (
+            "report [DIR]",
+            "best [DIR]",
+            "compare DIR_A DIR_B",
+            "watch train.py",
+        )
+    )
     assert nws("--version").stdout == f"nws_sweep {__version__}\n"
     assert list(tmp_path.iterdir()) == []
 
@@ -131,31 +180,49 @@ def test_a_grid_in_a_folder_with_a_strange_name_is_announced_measured_reported_a
     folder = tmp_path / 'it\'s a "strange" folder, (of) ümläuts=1'
     folder.mkdir()
     (folder / "data.txt").write_text("x" * 64)  # found from the folders of jobs too
-    dataset = ("dataset=custom", "dataset._target_=tests.user_datasets.ReadsFile", "+dataset.path=data.txt")
+    dataset = (
+        "dataset=custom",
+        "dataset._target_=tests.user_datasets.ReadsFile",
+        "+dataset.path=data.txt",
+    )
     axes = ("batch_size=4,8", "pin_memory=true,false")
     command = ("-m", *dataset, *QUICK, *axes, "hydra.job.chdir=true")
     done = shared_nws(*command, cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("4 configurations, up to 2 candidates each (num_workers 0, 1), at most about ")
+    assert done.stdout.startswith(
+        "4 configurations, up to 2 candidates each (num_workers 0, 1), at most about "
+    )
     assert "[4/4]" in done.stdout
     assert done.stdout.count("pin_memory=true has no effect here") == 1
 
     grid = only_folder(folder / "outputs" / "sweeps")
-    for name in ("report.html", "report.md", "results.csv", "best.csv", "best.yaml", "plots"):
+    for name in (
+        "report.html",
+        "report.md",
+        "results.csv",
+        "best.csv",
+        "best.yaml",
+        "plots",
+    ):
         assert f"wrote {grid / name}\n" in done.stdout
-    assert len(list(grid.glob("*=*/batch_times.png"))) == 2  # pin_memory=true is not measured again
+    # pin_memory=true is not measured again
+    assert len(list(grid.glob("*=*/batch_times.png"))) == 2
     assert len(list(grid.glob("*=*/nws_sweep.log"))) == 4
     assert not list(grid.rglob(".*-*"))
 
     results = pd.read_csv(grid / "results.csv")
     assert list(results["state"]) == ["ok"] * 8
-    assert (results[["startup_s", "samples_per_s", "epoch_s", "cpu_s", "memory_bytes"]] > 0).all(axis=None)
+    assert (
+        results[["startup_s", "samples_per_s", "epoch_s", "cpu_s", "memory_bytes"]] > 0
+    ).all(axis=None)
     for run in storage.find(grid).runs:  # times of short epochs are no invariant
         check_rows(run.result.trials, None)
     assert len(pd.read_csv(grid / "best.csv")) == 4
 
     one = ("--where", "batch_size=8", "--where", "pin_memory=false")
-    composed = shared_nws("best", grid, *one, "--format", "yaml", "--key", "data").stdout
+    composed = shared_nws(
+        "best", grid, *one, "--format", "yaml", "--key", "data"
+    ).stdout
     assert composed.startswith("# @package data\nbatch_size: 8\n")
     fastest = shared_nws("best", grid, "--format", "overrides")
     assert (fastest.returncode, fastest.stdout.count("\n")) == (0, 1)
@@ -171,31 +238,47 @@ def test_a_grid_in_a_folder_with_a_strange_name_is_announced_measured_reported_a
         (place / ".nws_sweep-report.html-abc").touch()
     (grid / "report.md").unlink()
     (grid / "report.md").mkdir()  # cannot be written, as on a full disk
-    completed = shared_nws(*command, f"hydra.sweep.dir=outputs/sweeps/{grid.name}", cwd=folder)
+    completed = shared_nws(
+        *command, f"hydra.sweep.dir=outputs/sweeps/{grid.name}", cwd=folder
+    )
     assert (completed.returncode, completed.stdout.count("measured before")) == (1, 4)
     assert "the measurements are kept: nws-sweep report " in completed.stdout
     assert drawn.exists()
     assert not list(grid.rglob(".nws_sweep-*"))
 
 
-@pytest.mark.parametrize("form", ["kwargs", "overrides", "lightning", "transformers", "json", "yaml"])
+@pytest.mark.parametrize(
+    "form", ["kwargs", "overrides", "lightning", "transformers", "json", "yaml"]
+)
 def test_best_fails_with_a_line_where_the_search_was_ended_too_early(
     form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = store_run(tmp_path, search_result(trial(0, 8.0), stop_reason=""))
-    status, printed = cli.run(["best", str(folder), "--format", form]), capsys.readouterr()
+    status, printed = (
+        cli.run(["best", str(folder), "--format", form]),
+        capsys.readouterr(),
+    )
     assert status == 1
-    assert re.fullmatch(r"# .*undecided; only num_workers=0 was measured: .*\n", printed.err)
+    assert re.fullmatch(
+        r"# .*undecided; only num_workers=0 was measured: .*\n", printed.err
+    )
     assert (printed.out == "") == (form not in ("json", "yaml"))
     assert "num_workers" not in printed.out
 
 
 @pytest.mark.extended
-def test_the_cursor_of_the_terminal_is_restored_after_an_error(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_the_cursor_of_the_terminal_is_restored_after_an_error(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
     command = f"{sys.executable} -m nws_sweep dataset=sleep dataset.length=0"
     main, other = os.openpty()
     done = subprocess.run(
-        command.split(), cwd=tmp_path, env=environment | {"TERM": "xterm"}, stdout=other, stderr=other, check=False
+        command.split(),
+        cwd=tmp_path,
+        env=environment | {"TERM": "xterm"},
+        stdout=other,
+        stderr=other,
+        check=False,
     )
     os.close(other)
     shown = b""
@@ -208,12 +291,20 @@ def test_the_cursor_of_the_terminal_is_restored_after_an_error(tmp_path: Path, e
     assert shown.rstrip().endswith(b"dataset.length=0: must be at least 1")
 
 
-def test_failures_are_reported_without_the_callback(shared_nws: Command, tmp_path: Path) -> None:
+def test_failures_are_reported_without_the_callback(
+    shared_nws: Command, tmp_path: Path
+) -> None:
     dataset = ("dataset=custom", "dataset._target_=tests.user_datasets.Raises")
     done = shared_nws(*dataset, *QUICK, "~hydra.callbacks.nws_sweep")
     assert (done.returncode, done.stderr) == (1, "")
-    assert "failed: dataset=Raises num_workers=0: failed: ValueError: bad sample 40" in done.stdout
-    assert "bad sample 40" in (only_folder(tmp_path / "outputs" / "runs") / "report.md").read_text()
+    assert (
+        "failed: dataset=Raises num_workers=0: failed: ValueError: bad sample 40"
+        in done.stdout
+    )
+    assert (
+        "bad sample 40"
+        in (only_folder(tmp_path / "outputs" / "runs") / "report.md").read_text()
+    )
 
 
 POINTS: tuple[dict[str, Any], ...] = (
@@ -224,7 +315,9 @@ POINTS: tuple[dict[str, Any], ...] = (
 
 
 def stored_grid() -> Stored:
-    return summary_of_grid(*(search_result(trial(0, 8.0), columns=point) for point in POINTS)).stored
+    return summary_of_grid(
+        *(search_result(trial(0, 8.0), columns=point) for point in POINTS)
+    ).stored
 
 
 @pytest.mark.parametrize(
@@ -236,9 +329,13 @@ def stored_grid() -> Stored:
         (["pin_memory=true", "batch_size=64"], [0]),
     ],
 )
-def test_configurations_with_all_values_are_selected(conditions: list[str], points: list[int]) -> None:
+def test_configurations_with_all_values_are_selected(
+    conditions: list[str], points: list[int]
+) -> None:
     stored = stored_grid()
-    assert [stored.runs.index(run) for run in cli.select(stored, conditions).runs] == points
+    assert [
+        stored.runs.index(run) for run in cli.select(stored, conditions).runs
+    ] == points
 
 
 def test_a_selected_single_configuration_is_no_grid() -> None:
@@ -250,9 +347,13 @@ def test_a_selected_single_configuration_is_no_grid() -> None:
 
 
 def test_a_value_may_contain_an_equals_sign_and_a_missing_value_is_not_null() -> None:
-    stored = summary_of_grid(*(search_result(columns={"dataset.root": root}) for root in ("a=1", "a"))).stored
+    stored = summary_of_grid(
+        *(search_result(columns={"dataset.root": root}) for root in ("a=1", "a"))
+    ).stored
     assert cli.select(stored, ["dataset.root=a=1"]).runs == stored.runs[:1]
-    stored = summary_of_grid(search_result(), search_result(columns={"seed": None})).stored
+    stored = summary_of_grid(
+        search_result(), search_result(columns={"seed": None})
+    ).stored
     assert cli.select(stored, ["seed=null"]).runs == stored.runs[1:]
 
 
@@ -269,11 +370,16 @@ def test_a_value_may_contain_an_equals_sign_and_a_missing_value_is_not_null() ->
             "--where bach_size=64: no such configuration; allowed: dataset (photos), batch_size (64, 256), "
             "pin_memory (true, false), prefetch_factor (null, 4), patience (3)",
         ),
-        (["batch_size"], "--where batch_size: must be KEY=VALUE, such as batch_size=64"),
+        (
+            ["batch_size"],
+            "--where batch_size: must be KEY=VALUE, such as batch_size=64",
+        ),
         (["a\nb"], "--where a b: must be KEY=VALUE, such as batch_size=64"),
     ],
 )
-def test_conditions_without_a_match_are_an_error_with_the_allowed_values(conditions: list[str], line: str) -> None:
+def test_conditions_without_a_match_are_an_error_with_the_allowed_values(
+    conditions: list[str], line: str
+) -> None:
     with pytest.raises(ConfigurationError) as caught:
         cli.select(stored_grid(), conditions)
     assert str(caught.value) == line

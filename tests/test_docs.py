@@ -31,15 +31,30 @@ LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 
 
 def every_command(documents: Sequence[Path] = DOCUMENTS) -> list[str]:
-    """Each distinct ``python -m nws_sweep`` line of the documents without its comment."""
-    blocks = [block for path in documents for block in FENCED.findall(path.read_text("utf-8"))]
-    lines = [TASKSET.sub("", line.partition(" #")[0].strip()) for block in blocks for line in block.splitlines()]
-    return list(dict.fromkeys(line for line in lines if line.startswith("python -m nws_sweep")))
+    """Each distinct ``python -m nws_sweep`` line of the documents without its
+    comment."""
+    blocks = [
+        block for path in documents for block in FENCED.findall(path.read_text("utf-8"))
+    ]
+    lines = [
+        TASKSET.sub("", line.partition(" #")[0].strip())
+        for block in blocks
+        for line in block.splitlines()
+    ]
+    return list(
+        dict.fromkeys(line for line in lines if line.startswith("python -m nws_sweep"))
+    )
 
 
 EXPERIMENTS = {
-    "experiment=batch_timeline": ["dataset.seconds_per_sample=0.01", "training_step.seconds_per_batch=0.0025"],
-    "experiment=full_search": ["paths.data_dir=data", "dataset._target_=tests.user_datasets.Pictures"],
+    "experiment=batch_timeline": [
+        "dataset.seconds_per_sample=0.01",
+        "training_step.seconds_per_batch=0.0025",
+    ],
+    "experiment=full_search": [
+        "paths.data_dir=data",
+        "dataset._target_=tests.user_datasets.Pictures",
+    ],
     "experiment=mnist_training": ["paths.data_dir=data"],
 }
 
@@ -47,29 +62,44 @@ EXPERIMENTS = {
 def shrunk(arguments: list[str]) -> list[str]:
     """The same command on less data; values of the command are kept."""
     text = " ".join(arguments)
-    if (arguments[:1] and arguments[0] in ("report", "best", "compare", "predict")) or "--" in text:
+    if (
+        arguments[:1] and arguments[0] in ("report", "best", "compare", "predict")
+    ) or "--" in text:
         return arguments
     if "experiment=remote_store" in text:
         arguments = ["-m", "experiment=remote_store", "services.store.objects=64", "services.store.latency_s=0.002",
                      "num_workers=[0,4]"]  # fmt: skip
-    arguments += [small for argument in arguments for small in EXPERIMENTS.get(argument, ())]
+    arguments += [
+        small for argument in arguments for small in EXPERIMENTS.get(argument, ())
+    ]
     given = {argument.lstrip("+").partition("=")[0] for argument in arguments}
-    small = {"measure": "quick", "measure.window_s": "0.01", "measure.trial_limit_s": "0.1"}
-    small["max_workers"] = "1" if "-m" not in arguments or "experiment" in given else "0"
+    small = {
+        "measure": "quick",
+        "measure.window_s": "0.01",
+        "measure.trial_limit_s": "0.1",
+    }
+    small["max_workers"] = (
+        "1" if "-m" not in arguments or "experiment" in given else "0"
+    )
     if "dataset" not in given and "experiment" not in given:
         small["dataset.count"] = "32"
     elif "dataset=sleep" in text:
-        small["++dataset.length"] = "128"  # two plus signs: Hydra first composes a grid with the default dataset
+        # two plus signs: Hydra first composes a grid with the default dataset
+        small["++dataset.length"] = "128"
         if "dataset=sleep" in arguments:
             small["++dataset.seconds_per_sample"] = "0.0005"
     if "num_workers" in given:
         small.pop("max_workers")
-    return [*arguments, *(f"{key}={value}" for key, value in small.items() if key not in given)]
+    return [
+        *arguments,
+        *(f"{key}={value}" for key, value in small.items() if key not in given),
+    ]
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Files of the examples: a folder of images, a module with a dataset, finished grids."""
+    """Files of the examples: a folder of images, a module with a dataset, finished
+    grids."""
     for name in ("cat", "dog"):
         folder = tmp_path / "images" / "train" / name
         folder.mkdir(parents=True)
@@ -77,7 +107,10 @@ def project(tmp_path: Path) -> Path:
     write_mnist(tmp_path / "data")
     module = "from tests.user_datasets import Plain\n\nclass MyDataset(Plain):\n    def __init__(self, root):\n"
     (tmp_path / "my_module.py").write_text(f"{module}        super().__init__()\n")
-    recorded = replace(recorded_trial(2, BatchCost(cpu_s=0.0, wait_s=0.064)), measurement=trial(2, 2.0).measurement)
+    recorded = replace(
+        recorded_trial(2, BatchCost(cpu_s=0.0, wait_s=0.064)),
+        measurement=trial(2, 2.0).measurement,
+    )
     grid = store_grid(tmp_path, search_result(trial(0, 4.0), recorded))
     grid.rename(tmp_path / "DIR")
     for name in ("DIR_A", "DIR_B", "shared/icelake", "shared/rome"):
@@ -88,20 +121,29 @@ def project(tmp_path: Path) -> Path:
 SHOWN_FIRST = every_command([ROOT / "README.md"])
 # By what is run of them; the first of several that differ in what shrinking replaces.
 DIFFERENT = {
-    tuple(shrunk(shlex.split(line)[3:])): line for line in reversed(every_command()) if ON_CLUSTERS not in line
+    tuple(shrunk(shlex.split(line)[3:])): line
+    for line in reversed(every_command())
+    if ON_CLUSTERS not in line
 }
 
 
 def alone(command: str) -> object:
     """The command as a parameter; only the README's run by default."""
-    mark = pytest.mark.xdist_group("shared") if command in SHOWN_FIRST else pytest.mark.extended
+    mark = (
+        pytest.mark.xdist_group("shared")
+        if command in SHOWN_FIRST
+        else pytest.mark.extended
+    )
     return pytest.param(command, marks=mark)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [alone(line) for line in DIFFERENT.values()])
 def test_every_command_of_the_documents_works(
-    shared_process: SharedProcess, project: Path, environment: dict[str, str], command: str
+    shared_process: SharedProcess,
+    project: Path,
+    environment: dict[str, str],
+    command: str,
 ) -> None:
     arguments = shlex.split(command)[3:]
     done = shared_process.run(shrunk(arguments), project, environment, whole_grid=False)
@@ -131,14 +173,26 @@ def test_every_file_that_the_architecture_names_exists() -> None:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_every_strategy_is_explained(strategy: str) -> None:
-    files = [ROOT / name for name in ("conf/base.yaml", "conf/search.yaml", "docs/understand/searching.md")]
-    for text in (*(path.read_text("utf-8") for path in files), inspect.getdoc(nws_sweep.search) or ""):
+    files = [
+        ROOT / name
+        for name in (
+            "conf/base.yaml",
+            "conf/search.yaml",
+            "docs/understand/searching.md",
+        )
+    ]
+    for text in (
+        *(path.read_text("utf-8") for path in files),
+        inspect.getdoc(nws_sweep.search) or "",
+    ):
         assert strategy in text
 
 
 def test_the_references_are_what_the_script_writes() -> None:
     for written in (reference, command_line):
-        assert written.PAGE.read_text("utf-8") == written.page(), "scripts/reference writes it again"
+        assert written.PAGE.read_text("utf-8") == written.page(), (
+            "scripts/reference writes it again"
+        )
 
 
 @pytest.mark.parametrize("path", figures.documents(), ids=lambda path: path.name)
@@ -148,8 +202,13 @@ def test_measured_figures_are_those_of_the_evidence(path: Path) -> None:
 
 
 def test_the_reference_has_every_group() -> None:
-    groups = {path.parent.relative_to(reference.CONF).as_posix() for path in reference.CONF.glob("*/**/*.yaml")}
-    with_options = {group for group in groups if not group.startswith(("hydra", "paths", "local"))}
+    groups = {
+        path.parent.relative_to(reference.CONF).as_posix()
+        for path in reference.CONF.glob("*/**/*.yaml")
+    }
+    with_options = {
+        group for group in groups if not group.startswith(("hydra", "paths", "local"))
+    }
     assert with_options == {*reference.GROUPS, *reference.AXES}
 
 
@@ -163,13 +222,22 @@ def test_every_dotted_key_that_the_documents_name_exists() -> None:
 @pytest.mark.usefixtures("composing")
 def test_the_file_of_a_dataset_with_its_collate_fn_composes(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "guides" / "your-dataset.md").read_text("utf-8")
-    (file,) = re.findall(r"^```yaml\n(# @package .*?)^```", text, re.MULTILINE | re.DOTALL)
+    (file,) = re.findall(
+        r"^```yaml\n(# @package .*?)^```", text, re.MULTILINE | re.DOTALL
+    )
     (tmp_path / "dataset").mkdir()
     (tmp_path / "dataset" / "mine.yaml").write_text(file)
-    composed = compose("config", overrides=[f"hydra.searchpath=[file://{tmp_path}]", "dataset=mine"])
-    assert schema.configuration(composed, "mine").collate_fn == {"_target_": "my_module.pad", "_partial_": True}
+    composed = compose(
+        "config", overrides=[f"hydra.searchpath=[file://{tmp_path}]", "dataset=mine"]
+    )
+    assert schema.configuration(composed, "mine").collate_fn == {
+        "_target_": "my_module.pad",
+        "_partial_": True,
+    }
 
 
 def test_the_changelog_has_this_version() -> None:
     assert f"\n## {__version__} " in (ROOT / "CHANGELOG.md").read_text("utf-8")
-    assert f'\nversion = "{__version__}"\n' in (ROOT / "pyproject.toml").read_text("utf-8")
+    assert f'\nversion = "{__version__}"\n' in (ROOT / "pyproject.toml").read_text(
+        "utf-8"
+    )

@@ -1,4 +1,5 @@
-"""Start-up is fast because heavy packages are imported at their first use; a wheel contains every package."""
+"""Start-up is fast because heavy packages are imported at their first use; a wheel
+contains every package."""
 
 import os
 import re
@@ -12,24 +13,41 @@ HEAVY = {"torch", "torchvision", "matplotlib", "pandas", "rich", "PIL"}
 
 
 def imported(folder: Path, *arguments: str) -> set[str]:
-    """Top-level packages that a command line imports, with an empty temporary folder."""
+    """Top-level packages that a command line imports, with an empty temporary
+    folder."""
     environment = os.environ | {"TMPDIR": str(folder)}
-    done = run_python(ROOT, environment, "-X", "importtime", "-m", "nws_sweep", *arguments)
-    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+    done = run_python(
+        ROOT, environment, "-X", "importtime", "-m", "nws_sweep", *arguments
+    )
+    lines = [
+        line for line in done.stderr.splitlines() if line.startswith("import time:")
+    ]
     assert lines
     return {line.rpartition("|")[2].strip().partition(".")[0] for line in lines}
 
 
 @pytest.mark.parametrize(
     ("arguments", "left_out"),
-    [("--help", HEAVY), ("batch_size=0", HEAVY), ("best --help", HEAVY), ("report /nowhere", {"torch", "torchvision"})],
+    [
+        ("--help", HEAVY),
+        ("batch_size=0", HEAVY),
+        ("best --help", HEAVY),
+        ("report /nowhere", {"torch", "torchvision"}),
+    ],
 )
-def test_heavy_packages_are_imported_when_they_are_needed(tmp_path: Path, arguments: str, left_out: set[str]) -> None:
+def test_heavy_packages_are_imported_when_they_are_needed(
+    tmp_path: Path, arguments: str, left_out: set[str]
+) -> None:
     assert not imported(tmp_path, *arguments.split()) & left_out
 
 
 def test_trial_processes_import_no_hydra_unless_a_recipe_needs_it() -> None:
-    done = run_python(ROOT, os.environ, "-c", "import nws_sweep.trials.child, sys; print('hydra' in sys.modules)")
+    done = run_python(
+        ROOT,
+        os.environ,
+        "-c",
+        "import nws_sweep.trials.child, sys; print('hydra' in sys.modules)",
+    )
     assert done.stdout.strip() == "False"
 
 
@@ -52,20 +70,32 @@ UNSAFE = re.compile(
 
 
 def test_files_of_results_are_never_executed() -> None:
-    """Only objects that a program passes to its own trial processes are unpickled (pickling.py).
+    """Only objects that a program passes to its own trial processes are unpickled
+    (pickling.py).
 
     The program of ``nws-sweep autotune train.py`` is executed (script.py).
     """
-    found = {path.name for path in (ROOT / "nws_sweep").rglob("*.py") if UNSAFE.search(path.read_text("utf-8"))}
+    found = {
+        path.name
+        for path in (ROOT / "nws_sweep").rglob("*.py")
+        if UNSAFE.search(path.read_text("utf-8"))
+    }
     assert found == {"pickling.py", "script.py"}
 
 
 def test_a_wheel_contains_every_package() -> None:
     (listed,) = re.findall(
-        r"^packages = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE | re.DOTALL
+        r"^packages = \[(.*?)^\]",
+        (ROOT / "pyproject.toml").read_text("utf-8"),
+        re.MULTILINE | re.DOTALL,
     )
     folders = {
-        path.parent.relative_to(ROOT) for top in ("nws_sweep", "hydra_plugins") for path in (ROOT / top).rglob("*.py")
+        path.parent.relative_to(ROOT)
+        for top in ("nws_sweep", "hydra_plugins")
+        for path in (ROOT / top).rglob("*.py")
     }
-    names = {".".join(folder.parts) for folder in folders} | {"nws_sweep.conf", "hydra_plugins"}
+    names = {".".join(folder.parts) for folder in folders} | {
+        "nws_sweep.conf",
+        "hydra_plugins",
+    }
     assert set(re.findall(r'"([\w.]+)"', listed)) == names

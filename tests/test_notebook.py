@@ -1,4 +1,5 @@
-"""A Jupyter kernel: classes of its cells, progress in the cell, results as tables and figures."""
+"""A Jupyter kernel: classes of its cells, progress in the cell, results as tables and
+figures."""
 
 import re
 from pathlib import Path
@@ -40,16 +41,32 @@ def run(client: Any, code: str) -> dict[str, list[dict[str, Any]]]:
 
 @pytest.mark.slow
 @pytest.mark.extended
-def test_a_notebook_shows_progress_and_results(tmp_path: Path, environment: dict[str, str]) -> None:
-    own = {**environment, "PYTHONPATH": str(ROOT), "NWS_SWEEP_CACHE_DIR": str(tmp_path), "IPYTHONDIR": str(tmp_path)}
+def test_a_notebook_shows_progress_and_results(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    own = {
+        **environment,
+        "PYTHONPATH": str(ROOT),
+        "NWS_SWEEP_CACHE_DIR": str(tmp_path),
+        "IPYTHONDIR": str(tmp_path),
+    }
     kernel: Any = run_kernel(env=own, cwd=str(tmp_path), startup_timeout=240)
     with kernel as client:
         shown = run(client, SEARCH)
         assert {each["name"] for each in shown["stream"]} == {"stdout"}, shown["stream"]
-        (best,) = re.findall(r"best: num_workers=([02])\b", "".join(each["text"] for each in shown["stream"]))
+        (best,) = re.findall(
+            r"best: num_workers=([02])\b",
+            "".join(each["text"] for each in shown["stream"]),
+        )
         (result,) = shown["execute_result"]
         assert "<pre>" in result["data"]["text/html"]
         assert f"num_workers={best}" in result["data"]["text/html"]
         assert run(client, "result.plot()")["execute_result"][0]["data"]["image/png"]
-        tuned = run(client, "print(nws_sweep.tune(DataLoader(Slow(), batch_size=10), num_workers=[0, 2]).num_workers)")
-        assert "".join(text["text"] for text in tuned["stream"]).split()[-1] in ("0", "2")
+        tuned = run(
+            client,
+            "print(nws_sweep.tune(DataLoader(Slow(), batch_size=10), num_workers=[0, 2]).num_workers)",
+        )
+        assert "".join(text["text"] for text in tuned["stream"]).split()[-1] in (
+            "0",
+            "2",
+        )

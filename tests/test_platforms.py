@@ -75,21 +75,30 @@ def simulated(folder: Path, environment: dict[str, str], system: str) -> dict[st
 
 @pytest.fixture
 def windows(tmp_path: Path, environment: dict[str, str]) -> dict[str, str]:
-    """Its temporary folder has none of the folders that searches of this machine have left."""
+    """Its temporary folder has none of the folders that searches of this machine have
+    left."""
     return simulated(tmp_path, environment, WINDOWS) | {"TMPDIR": str(tmp_path)}
 
 
 @pytest.mark.extended
-def test_on_windows_the_loader_stays_files_are_read_and_no_search_runs(tmp_path: Path, windows: dict[str, str]) -> None:
+def test_on_windows_the_loader_stays_files_are_read_and_no_search_runs(
+    tmp_path: Path, windows: dict[str, str]
+) -> None:
     record = search_result(recorded_trial(0, BatchCost(cpu_s=0.1, wait_s=0.1)))
     for name in ("a", "b"):
         store_run(tmp_path, record, name)
-    reading, measuring = ("report a", "best a", "compare a b", "predict a"), ("dataset=sleep", "-m seed=1,2")
+    reading, measuring = (
+        ("report a", "best a", "compare a b", "predict a"),
+        ("dataset=sleep", "-m seed=1,2"),
+    )
     made_up(tmp_path, {"train.py": TRAINING})
     done = run_host(tmp_path, windows, *reading, *measuring)
     lines = done.stdout.splitlines()
     assert lines[:3] == ["24 True", "24 True", "searching needs Linux or macOS"]
-    assert {*lines} >= {*(f"{command} 0" for command in reading), *(f"{command} 2" for command in measuring)}
+    assert {*lines} >= {
+        *(f"{command} 0" for command in reading),
+        *(f"{command} 2" for command in measuring),
+    }
     assert done.stderr.splitlines() == [
         "nws_sweep: autotuning needs Linux: the DataLoader is not changed",
         "nws_sweep: tuning needs Linux or macOS: the DataLoader is not changed",
@@ -98,18 +107,30 @@ def test_on_windows_the_loader_stays_files_are_read_and_no_search_runs(tmp_path:
 
 
 @pytest.mark.extended
-def test_on_windows_a_hydra_program_runs_unchanged(tmp_path: Path, windows: dict[str, str]) -> None:
+def test_on_windows_a_hydra_program_runs_unchanged(
+    tmp_path: Path, windows: dict[str, str]
+) -> None:
     folder = write_training_host(tmp_path)
     done = run_host(folder, windows, "+nws_sweep=autotune")
     first, *others = done.stdout.splitlines()
     assert first.endswith("[INFO] - autotuning needs Linux: the program runs unchanged")
-    assert (others, done.stderr, done.returncode) == (["seen 119", "seen 119", "left", "after main"], "", 0)
+    assert (others, done.stderr, done.returncode) == (
+        ["seen 119", "seen 119", "left", "after main"],
+        "",
+        0,
+    )
 
 
 @pytest.mark.extended
-def test_macos_searches_with_what_it_has(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_macos_searches_with_what_it_has(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
     made_up(tmp_path, {"train.py": TRAINING})
     done = run_host(tmp_path, simulated(tmp_path, environment, MACOS))
-    assert done.stdout.splitlines() == ["24 True", "24 False", "{0: 'ok', 1: 'ok'}"], done.stderr
-    assert done.stderr.startswith("nws_sweep: autotuning needs Linux: the DataLoader is not changed\n")
+    assert done.stdout.splitlines() == ["24 True", "24 False", "{0: 'ok', 1: 'ok'}"], (
+        done.stderr
+    )
+    assert done.stderr.startswith(
+        "nws_sweep: autotuning needs Linux: the DataLoader is not changed\n"
+    )
     assert "Traceback" not in done.stderr

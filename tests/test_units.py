@@ -36,7 +36,10 @@ SHOWN: Mapping[Callable[..., str], Sequence[tuple[Any, ...]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("shows", "case"), [(shows, case) for shows, cases in SHOWN.items() for case in cases])
+@pytest.mark.parametrize(
+    ("shows", "case"),
+    [(shows, case) for shows, cases in SHOWN.items() for case in cases],
+)
 def test_values_have_a_suitable_unit_and_the_digits_of_their_interval(
     shows: Callable[..., str], case: Sequence[Any]
 ) -> None:

@@ -1,4 +1,5 @@
-"""A program that uses the API, for mypy alone: that it passes in strict mode is the test (scripts/check)."""
+"""A program that uses the API, for mypy alone: that it passes in strict mode is the
+test (scripts/check)."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,12 @@ def step(batch: torch.Tensor) -> float:
 def main() -> None:
     dataset = TensorDataset(torch.arange(10))
     result = nws_sweep.search(
-        dataset, batch_size=64, shuffle=True, training_step=step, num_workers=[0, 2], progress=print
+        dataset,
+        batch_size=64,
+        shuffle=True,
+        training_step=step,
+        num_workers=[0, 2],
+        progress=print,
     )
     loader: DataLoader[Any] = DataLoader(dataset, **result.loader_kwargs)
     if TYPE_CHECKING:

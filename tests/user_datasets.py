@@ -1,4 +1,5 @@
-"""Datasets as users write them, correct and faulty; trial processes import them by path."""
+"""Datasets as users write them, correct and faulty; trial processes import them by
+path."""
 
 import gc
 import multiprocessing
@@ -32,7 +33,9 @@ class Plain(Dataset[torch.Tensor]):
 
 
 def validation_and_training() -> tuple[DataLoader[Any], DataLoader[Any]]:
-    return DataLoader(Plain(8)), DataLoader(Plain(8), shuffle=True, num_workers=1, persistent_workers=True)
+    return DataLoader(Plain(8)), DataLoader(
+        Plain(8), shuffle=True, num_workers=1, persistent_workers=True
+    )
 
 
 class With(Plain):
@@ -44,7 +47,8 @@ class With(Plain):
 
 
 class Frozen(Plain):
-    """Raises unless the objects of the fork server are frozen, so that garbage collections skip them."""
+    """Raises unless the objects of the fork server are frozen, so that garbage
+    collections skip them."""
 
     def __init__(self, length: int) -> None:
         super().__init__(length)
@@ -70,7 +74,9 @@ class Stream(IterableDataset[int]):
     A worker without a shard has no samples, or raises an exception.
     """
 
-    def __init__(self, length: int = 64, shards: int | None = None, *, raises: bool = False) -> None:
+    def __init__(
+        self, length: int = 64, shards: int | None = None, *, raises: bool = False
+    ) -> None:
         self.length, self.shards, self.raises = length, shards or length, raises
 
     def __iter__(self) -> Iterator[int]:
@@ -78,7 +84,11 @@ class Stream(IterableDataset[int]):
         first, step = (0, 1) if worker is None else (worker.id, worker.num_workers)
         if self.raises and first >= self.shards:
             raise ValueError("no shard")
-        return (number for number in range(self.length) if number % self.shards % step == first)
+        return (
+            number
+            for number in range(self.length)
+            if number % self.shards % step == first
+        )
 
 
 class Repeating(Stream):
@@ -106,9 +116,12 @@ def kill_this_process() -> Any:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-SEVERAL_LINES = RuntimeError("shape mismatch:\n  expected 3\nSee the documentation")  # like errors of torch
+# like errors of torch
+SEVERAL_LINES = RuntimeError("shape mismatch:\n  expected 3\nSee the documentation")
 
-Raises = kind("Raises", lambda _, index: index == 40 and fail(ValueError("bad sample 40")))
+Raises = kind(
+    "Raises", lambda _, index: index == 40 and fail(ValueError("bad sample 40"))
+)
 RaisesAtLength = kind("RaisesAtLength", lambda _, index: fail(SEVERAL_LINES))
 Killed = kind("Killed", lambda _, index: index == 40 and kill_this_process())
 Exits = kind("Exits", lambda _, index: sys.exit(3))
@@ -172,7 +185,9 @@ class Heavy(Plain):
 class Pictures(Plain):
     """As CIFAR-10, without files."""
 
-    def __init__(self, root: str, transform: Callable[[Any], torch.Tensor], **_: Any) -> None:
+    def __init__(
+        self, root: str, transform: Callable[[Any], torch.Tensor], **_: Any
+    ) -> None:
         super().__init__(100)
         self.transform = transform
 
@@ -181,7 +196,8 @@ class Pictures(Plain):
 
 
 class NotesItsMaking(Plain):
-    """Adds a line to a file each time it is made, and makes the shared object named by ``leaves``."""
+    """Adds a line to a file each time it is made, and makes the shared object named by
+    ``leaves``."""
 
     def __init__(self, path: str, leaves: str = "nothing") -> None:
         super().__init__()
@@ -197,13 +213,26 @@ class NotesItsMaking(Plain):
 
 
 class OfRank(Plain):
-    """Notes each sample with its rank in a file; in one rank, samples from the ``at``-th on raise or kill."""
+    """Notes each sample with its rank in a file; in one rank, samples from the
+    ``at``-th on raise or kill."""
 
     def __init__(
-        self, length: int, path: str, rank: int = -1, does: str = "", at: int = 40, seconds: float = 0.001
+        self,
+        length: int,
+        path: str,
+        rank: int = -1,
+        does: str = "",
+        at: int = 40,
+        seconds: float = 0.001,
     ) -> None:
         super().__init__(length)
-        self.path, self.faulty, self.does, self.at, self.seconds = path, str(rank), does, at, seconds
+        self.path, self.faulty, self.does, self.at, self.seconds = (
+            path,
+            str(rank),
+            does,
+            at,
+            seconds,
+        )
 
     def act(self, index: int) -> None:
         time.sleep(self.seconds)
@@ -211,4 +240,6 @@ class OfRank(Plain):
             file.write(f"{os.environ['RANK']} {index}\n")
         self.at -= os.environ["RANK"] == self.faulty
         if self.at <= 0:
-            fail(ValueError("bad sample")) if self.does == "raise" else kill_this_process()
+            fail(
+                ValueError("bad sample")
+            ) if self.does == "raise" else kill_this_process()

@@ -49,7 +49,12 @@ class Images(Items):
 def _of_timm(**settings: Any) -> Any:
     from timm.data import create_loader
 
-    usual = {"input_size": (3, 32, 32), "batch_size": BATCH, "is_training": True, "num_workers": 1}
+    usual = {
+        "input_size": (3, 32, 32),
+        "batch_size": BATCH,
+        "is_training": True,
+        "num_workers": 1,
+    }
     return create_loader(Images(), **usual, **settings)
 
 
@@ -72,7 +77,9 @@ def timm_multi_epochs_loader(folder: Path) -> Any:
 def accelerate_prepared(folder: Path) -> Any:
     from accelerate import Accelerator
 
-    return Accelerator(cpu=True).prepare(DataLoader(Items(), batch_size=BATCH, shuffle=True))
+    return Accelerator(cpu=True).prepare(
+        DataLoader(Items(), batch_size=BATCH, shuffle=True)
+    )
 
 
 @program
@@ -80,21 +87,29 @@ def monai_dataset(folder: Path) -> Any:
     from monai.data import Dataset
     from monai.transforms import RandomOrder
 
-    return DataLoader(Dataset(list(range(COUNT)), RandomOrder([same, slow])), batch_size=BATCH)
+    return DataLoader(
+        Dataset(list(range(COUNT)), RandomOrder([same, slow])), batch_size=BATCH
+    )
 
 
 @program
 def monai_cache_dataset(folder: Path) -> Any:
     from monai.data import CacheDataset
 
-    return DataLoader(CacheDataset(list(range(COUNT)), slow, cache_rate=0.1, progress=False), batch_size=BATCH)
+    return DataLoader(
+        CacheDataset(list(range(COUNT)), slow, cache_rate=0.1, progress=False),
+        batch_size=BATCH,
+    )
 
 
 @program
 def monai_smart_cache_dataset(folder: Path) -> Any:
     from monai.data import SmartCacheDataset
 
-    return DataLoader(SmartCacheDataset(list(range(COUNT)), slow, cache_rate=0.5, progress=False), batch_size=BATCH)
+    return DataLoader(
+        SmartCacheDataset(list(range(COUNT)), slow, cache_rate=0.5, progress=False),
+        batch_size=BATCH,
+    )
 
 
 @program
@@ -108,7 +123,9 @@ def monai_thread_dataloader(folder: Path) -> Any:
 def monai_thread_workers(folder: Path) -> Any:
     from monai.data import ThreadDataLoader
 
-    return ThreadDataLoader(Items(), batch_size=BATCH, num_workers=2, use_thread_workers=True)
+    return ThreadDataLoader(
+        Items(), batch_size=BATCH, num_workers=2, use_thread_workers=True
+    )
 
 
 @program
@@ -134,17 +151,28 @@ def _slow_batch(samples: Any) -> Any:
 def litdata_streaming(folder: Path) -> Any:
     import litdata
 
-    options = {"output_dir": str(folder), "chunk_size": 10, "num_workers": 1, "verbose": False}
+    options = {
+        "output_dir": str(folder),
+        "chunk_size": 10,
+        "num_workers": 1,
+        "verbose": False,
+    }
     litdata.optimize(fn=same, inputs=list(range(COUNT)), **options)
-    torch.multiprocessing.set_start_method("fork", force=True)  # litdata has set another one
-    return litdata.StreamingDataLoader(litdata.StreamingDataset(str(folder)), batch_size=BATCH, collate_fn=_slow_batch)
+    torch.multiprocessing.set_start_method(
+        "fork", force=True
+    )  # litdata has set another one
+    return litdata.StreamingDataLoader(
+        litdata.StreamingDataset(str(folder)), batch_size=BATCH, collate_fn=_slow_batch
+    )
 
 
 @program
 def mosaicml_streaming(folder: Path) -> Any:
     import streaming
 
-    with streaming.MDSWriter(out=str(folder), columns={"x": "int"}, size_limit=500) as out:
+    with streaming.MDSWriter(
+        out=str(folder), columns={"x": "int"}, size_limit=500
+    ) as out:
         for number in range(COUNT):
             out.write({"x": number})
     dataset = streaming.StreamingDataset(local=str(folder), batch_size=BATCH)
@@ -159,7 +187,12 @@ def _webdataset(folder: Path, shards: int, count: int, **keywords: Any) -> Any:
             for number in range(shard, count, shards):
                 out.write({"__key__": f"{number:05d}", "cls": number})
     tars = f"{folder}/{{00..{shards - 1}}}.tar"
-    return webdataset.WebDataset(tars, shardshuffle=False, **keywords).decode().to_tuple("cls").map(slow)
+    return (
+        webdataset.WebDataset(tars, shardshuffle=False, **keywords)
+        .decode()
+        .to_tuple("cls")
+        .map(slow)
+    )
 
 
 @program
@@ -187,7 +220,9 @@ def _lhotse(kind: str, **keywords: Any) -> Any:
     from lhotse import CutSet, dataset
     from lhotse.testing.dummies import dummy_cut
 
-    cuts = CutSet.from_cuts([dummy_cut(number, duration=1.0 + number % 5) for number in range(COUNT)])
+    cuts = CutSet.from_cuts(
+        [dummy_cut(number, duration=1.0 + number % 5) for number in range(COUNT)]
+    )
     sampler = getattr(dataset, kind)(cuts, max_cuts=BATCH, shuffle=True, **keywords)
     return DataLoader(_Cuts(), sampler=sampler, batch_size=None)
 
@@ -211,7 +246,9 @@ def lhotse_dynamic_bucketing_sampler(folder: Path) -> Any:
 def datasets_map_style(folder: Path) -> Any:
     from datasets import Dataset
 
-    return DataLoader(Dataset.from_dict({"x": range(COUNT)}).with_transform(slow), batch_size=BATCH)
+    return DataLoader(
+        Dataset.from_dict({"x": range(COUNT)}).with_transform(slow), batch_size=BATCH
+    )
 
 
 def _numbers(shards: Iterable[int]) -> Any:
@@ -222,7 +259,9 @@ def _numbers(shards: Iterable[int]) -> Any:
 def datasets_iterable(folder: Path) -> Any:
     from datasets import IterableDataset
 
-    stream = IterableDataset.from_generator(_numbers, gen_kwargs={"shards": list(range(16))}).map(slow)
+    stream = IterableDataset.from_generator(
+        _numbers, gen_kwargs={"shards": list(range(16))}
+    ).map(slow)
     return DataLoader(stream, batch_size=BATCH)
 
 
@@ -316,7 +355,9 @@ def sqlite3_in_init(folder: Path) -> Any:
 
     connection = sqlite3.connect(folder / "file")
     connection.execute("create table numbers (number integer)")
-    connection.executemany("insert into numbers values (?)", [(number,) for number in range(COUNT)])
+    connection.executemany(
+        "insert into numbers values (?)", [(number,) for number in range(COUNT)]
+    )
     connection.commit()
     query = "select number from numbers where rowid = ?"
     return _reading(lambda index: connection.execute(query, (index + 1,)).fetchone()[0])
@@ -326,7 +367,9 @@ def _parquet(folder: Path) -> str:
     import pyarrow.parquet
 
     path = str(folder / "file")
-    pyarrow.parquet.write_table(pyarrow.table({"x": range(COUNT)}), path, row_group_size=10)
+    pyarrow.parquet.write_table(
+        pyarrow.table({"x": range(COUNT)}), path, row_group_size=10
+    )
     return path
 
 
@@ -335,7 +378,9 @@ def pyarrow_parquet_file_in_init(folder: Path) -> Any:
     from pyarrow.parquet import ParquetFile
 
     opened = ParquetFile(_parquet(folder))
-    return _reading(lambda index: opened.read_row_group(index // 10)["x"][index % 10].as_py())
+    return _reading(
+        lambda index: opened.read_row_group(index // 10)["x"][index % 10].as_py()
+    )
 
 
 @program
@@ -356,7 +401,9 @@ def pyarrow_os_file_in_init(folder: Path) -> Any:
 def zarr_directory(folder: Path) -> Any:
     import zarr
 
-    array = zarr.create_array(str(folder / "array"), shape=(COUNT,), chunks=(10,), dtype="i4")
+    array = zarr.create_array(
+        str(folder / "array"), shape=(COUNT,), chunks=(10,), dtype="i4"
+    )
     array[:] = np.arange(COUNT)
     return _reading(array.__getitem__)
 
@@ -366,8 +413,14 @@ def zarr_zip_store(folder: Path) -> Any:
     import zarr
 
     with zarr.storage.ZipStore(folder / "array.zip", mode="w") as store:
-        zarr.create_array(store, shape=(COUNT,), chunks=(10,), dtype="i4")[:] = np.arange(COUNT)
-    return _reading(zarr.open_array(zarr.storage.ZipStore(folder / "array.zip", mode="r"), mode="r").__getitem__)
+        zarr.create_array(store, shape=(COUNT,), chunks=(10,), dtype="i4")[:] = (
+            np.arange(COUNT)
+        )
+    return _reading(
+        zarr.open_array(
+            zarr.storage.ZipStore(folder / "array.zip", mode="r"), mode="r"
+        ).__getitem__
+    )
 
 
 def _numbers_of(samples: Any) -> Any:
@@ -384,7 +437,11 @@ def torchio_grid_sampler(folder: Path) -> Any:
 
     voxels = torch.arange(float(COUNT)).reshape(1, COUNT, 1, 1)
     patient = torchio.Subject(image=torchio.ScalarImage(tensor=voxels))
-    return DataLoader(torchio.GridSampler(patient, patch_size=1), batch_size=BATCH, collate_fn=_voxels_of)
+    return DataLoader(
+        torchio.GridSampler(patient, patch_size=1),
+        batch_size=BATCH,
+        collate_fn=_voxels_of,
+    )
 
 
 class Patients(Items):
@@ -410,7 +467,9 @@ def torchio_transforms(folder: Path) -> Any:
 def ultralytics_infinite_dataloader(folder: Path) -> Any:
     from ultralytics.data.build import InfiniteDataLoader
 
-    return InfiniteDataLoader(dataset=Items(), batch_size=BATCH, shuffle=True, num_workers=1)
+    return InfiniteDataLoader(
+        dataset=Items(), batch_size=BATCH, shuffle=True, num_workers=1
+    )
 
 
 @program
@@ -431,7 +490,9 @@ def fastai_image_dataloaders(folder: Path) -> Any:
     from fastai.vision.all import ImageDataLoaders
 
     _write_pictures(folder)
-    return ImageDataLoaders.from_folder(folder / "pictures", valid_pct=0.1, bs=BATCH, num_workers=1).train
+    return ImageDataLoaders.from_folder(
+        folder / "pictures", valid_pct=0.1, bs=BATCH, num_workers=1
+    ).train
 
 
 def _write_pictures(folder: Path) -> Path:
@@ -455,7 +516,12 @@ def torchvision_image_folder(folder: Path) -> Any:
     from torchvision.datasets import ImageFolder
     from torchvision.transforms import v2
 
-    steps = [v2.RandomHorizontalFlip(), v2.ToImage(), v2.ToDtype(torch.float32, scale=True), slow]
+    steps = [
+        v2.RandomHorizontalFlip(),
+        v2.ToImage(),
+        v2.ToDtype(torch.float32, scale=True),
+        slow,
+    ]
     pictures = ImageFolder(str(_write_pictures(folder)), v2.Compose(steps))
     return DataLoader(pictures, batch_size=BATCH, shuffle=True, collate_fn=_red)
 
@@ -464,7 +530,9 @@ def torchvision_image_folder(folder: Path) -> Any:
 def timm_image_dataset(folder: Path) -> Any:
     from timm.data import ImageDataset, create_transform
 
-    steps = create_transform(8, is_training=True, mean=(0, 0, 0), std=(1, 1, 1), color_jitter=None)
+    steps = create_transform(
+        8, is_training=True, mean=(0, 0, 0), std=(1, 1, 1), color_jitter=None
+    )
     steps.transforms.append(slow)
     pictures = ImageDataset(str(_write_pictures(folder)), transform=steps)
     return DataLoader(pictures, batch_size=BATCH, shuffle=True, collate_fn=_red)
@@ -486,10 +554,17 @@ def albumentations(folder: Path) -> Any:
     import albumentations as library
 
     steps = library.Compose(
-        [library.RandomCrop(8, 8), library.HorizontalFlip(), library.CLAHE(p=1), library.Normalize()]
+        [
+            library.RandomCrop(8, 8),
+            library.HorizontalFlip(),
+            library.CLAHE(p=1),
+            library.Normalize(),
+        ]
     )
     image = np.zeros((16, 16, 3), np.uint8)
-    return DataLoader(_Transformed(lambda _: steps(image=image)), batch_size=BATCH, shuffle=True)
+    return DataLoader(
+        _Transformed(lambda _: steps(image=image)), batch_size=BATCH, shuffle=True
+    )
 
 
 @program
@@ -497,7 +572,9 @@ def opencv_clahe(folder: Path) -> Any:
     import cv2
 
     clahe, image = cv2.createCLAHE(), np.zeros((16, 16), np.uint8)
-    return DataLoader(_Transformed(lambda _: clahe.apply(image)), batch_size=BATCH, shuffle=True)
+    return DataLoader(
+        _Transformed(lambda _: clahe.apply(image)), batch_size=BATCH, shuffle=True
+    )
 
 
 def _tokenizer() -> Any:
@@ -512,7 +589,11 @@ def _tokenizer() -> Any:
 @program
 def tokenizers(folder: Path) -> Any:
     tokenizer = _tokenizer()
-    return DataLoader(_Transformed(lambda _: tokenizer.encode("a b c").ids), batch_size=BATCH, shuffle=True)
+    return DataLoader(
+        _Transformed(lambda _: tokenizer.encode("a b c").ids),
+        batch_size=BATCH,
+        shuffle=True,
+    )
 
 
 @program
@@ -520,7 +601,9 @@ def transformers_fast_tokenizer(folder: Path) -> Any:
     from transformers import PreTrainedTokenizerFast
 
     fast = PreTrainedTokenizerFast(tokenizer_object=_tokenizer(), unk_token="[UNK]")
-    return DataLoader(_Transformed(lambda _: fast(["a b c"] * 4)), batch_size=BATCH, shuffle=True)
+    return DataLoader(
+        _Transformed(lambda _: fast(["a b c"] * 4)), batch_size=BATCH, shuffle=True
+    )
 
 
 @program
@@ -531,7 +614,10 @@ def torch_geometric_in_memory_dataset(folder: Path) -> Any:
     class Graphs(InMemoryDataset):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__(transform=slow)
-            graphs = [Data(x=torch.ones(3, 2), y=torch.tensor([number])) for number in range(COUNT)]
+            graphs = [
+                Data(x=torch.ones(3, 2), y=torch.tensor([number]))
+                for number in range(COUNT)
+            ]
             self.data, self.slices = self.collate(graphs)
 
     return GraphLoader(Graphs(), batch_size=BATCH, shuffle=True)

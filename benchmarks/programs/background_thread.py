@@ -1,4 +1,5 @@
-"""A thread takes batches from the DataLoader ahead of the training loop, which waits for the thread."""
+"""A thread takes batches from the DataLoader ahead of the training loop, which waits
+for the thread."""
 
 import queue
 import threading
@@ -40,7 +41,12 @@ def in_background(loader: "DataLoader[torch.Tensor]") -> Iterator[torch.Tensor]:
 def main() -> None:
     """Trains; the remedy is four workers."""
     course = Course(workers=1)
-    loader = DataLoader(Sounds(), 16, shuffle=True, num_workers=4 if course.is_mended else course.workers)
+    loader = DataLoader(
+        Sounds(),
+        16,
+        shuffle=True,
+        num_workers=4 if course.is_mended else course.workers,
+    )
     for _ in course.epochs():
         for _batch in in_background(loader):
             with course.timed(Part.STEP):

@@ -1,4 +1,5 @@
-"""What the programs have in common: their command line, their epochs, and a stopwatch around each part of an epoch."""
+"""What the programs have in common: their command line, their epochs, and a stopwatch
+around each part of an epoch."""
 
 import argparse
 import collections
@@ -53,7 +54,8 @@ class TimedSampler(Sampler[Any]):
 
 
 class Course:
-    """The epochs of one program; with ``--bare`` it prints the seconds of the parts of each epoch as JSON.
+    """The epochs of one program; with ``--bare`` it prints the seconds of the parts of
+    each epoch as JSON.
 
     Attributes:
         workers: Of the training DataLoader.
@@ -65,12 +67,18 @@ class Course:
         parser.add_argument("--workers", type=int, default=workers)
         parser.add_argument("--epochs", type=int, default=epochs)
         parser.add_argument("--mended", action="store_true", help="apply the remedy")
-        parser.add_argument("--bare", action="store_true", help="print the seconds of each part of an epoch")
+        parser.add_argument(
+            "--bare",
+            action="store_true",
+            help="print the seconds of each part of an epoch",
+        )
         options = parser.parse_args()
         self.workers: int = options.workers
         self.is_mended: bool = options.mended
         self._is_bare, self._epochs = options.bare, options.epochs
-        self._seconds: collections.defaultdict[str, float] = collections.defaultdict(float)
+        self._seconds: collections.defaultdict[str, float] = collections.defaultdict(
+            float
+        )
 
     def epochs(self) -> Iterator[int]:
         """The numbers of the epochs; an epoch ends where the next begins."""
@@ -80,7 +88,10 @@ class Course:
             yield epoch
             epoch_s = time.perf_counter() - began_s
             print(
-                json.dumps({"epoch_s": epoch_s, **self._seconds}) if self._is_bare else f"{epoch_s:.2f} s", flush=True
+                json.dumps({"epoch_s": epoch_s, **self._seconds})
+                if self._is_bare
+                else f"{epoch_s:.2f} s",
+                flush=True,
             )
 
     @contextlib.contextmanager
@@ -98,30 +109,53 @@ class Course:
         """The sampler; timed if times are printed."""
         return TimedSampler(sampler, self) if self._is_bare else sampler
 
-    def batches(self, loader: "DataLoader[Any]", most: int = _FOR_EVER) -> Iterator[Any]:
-        """The first batches of a DataLoader; in a bare loop its parts are timed, without nws_sweep."""
-        return self._timed_batches(loader, most) if self._is_bare else itertools.islice(loader, most)
+    def batches(
+        self, loader: "DataLoader[Any]", most: int = _FOR_EVER
+    ) -> Iterator[Any]:
+        """The first batches of a DataLoader; in a bare loop its parts are timed,
+        without nws_sweep."""
+        return (
+            self._timed_batches(loader, most)
+            if self._is_bare
+            else itertools.islice(loader, most)
+        )
 
     def _timed_batches(self, loader: "DataLoader[Any]", most: int) -> Iterator[Any]:
-        stamp = loader.dataset.began_s if isinstance(loader.dataset, StampedDataset) else None
+        stamp = (
+            loader.dataset.began_s
+            if isinstance(loader.dataset, StampedDataset)
+            else None
+        )
         if stamp is not None:
             stamp.value = 0.0
         began_s, drawn_s = time.perf_counter(), self._seconds[Part.SAMPLER.value]
         iterator = iter(loader)
         for number in range(most):
-            asked_cpu_s, drawn_before_s = time.process_time(), self._seconds[Part.SAMPLER.value]
+            asked_cpu_s, drawn_before_s = (
+                time.process_time(),
+                self._seconds[Part.SAMPLER.value],
+            )
             asked_s = time.perf_counter()
             batch = next(iterator, None)
             if batch is None:
-                self._seconds[Part.STARTING.value] += (time.perf_counter() - asked_s) * (loader.num_workers > 0)
+                self._seconds[Part.STARTING.value] += (
+                    time.perf_counter() - asked_s
+                ) * (loader.num_workers > 0)
                 return
             drawn_now_s = self._seconds[Part.SAMPLER.value] - drawn_before_s
             if loader.num_workers:
-                self._seconds[Part.MAIN.value] += max(0.0, time.process_time() - asked_cpu_s - drawn_now_s)
+                self._seconds[Part.MAIN.value] += max(
+                    0.0, time.process_time() - asked_cpu_s - drawn_now_s
+                )
             if not number and loader.num_workers and stamp is not None:
                 drawn_first_s = self._seconds[Part.SAMPLER.value] - drawn_s
-                self._seconds[Part.STARTING.value] += max(0.0, stamp.value - began_s - drawn_first_s)
-            given_s, others_before_s = time.perf_counter(), self._seconds[Part.OTHERS.value]
+                self._seconds[Part.STARTING.value] += max(
+                    0.0, stamp.value - began_s - drawn_first_s
+                )
+            given_s, others_before_s = (
+                time.perf_counter(),
+                self._seconds[Part.OTHERS.value],
+            )
             yield batch
             others_s = self._seconds[Part.OTHERS.value] - others_before_s
             self._seconds[Part.STEP.value] += time.perf_counter() - given_s - others_s

@@ -1,4 +1,5 @@
-"""A loop over steps that asks a new iterator for each batch: workers are started, and two batches of each wasted."""
+"""A loop over steps that asks a new iterator for each batch: workers are started, and
+two batches of each wasted."""
 
 import time
 from collections.abc import Iterator
@@ -23,7 +24,9 @@ class Digits(Dataset[torch.Tensor]):
 def main() -> None:
     """Trains; the remedy is to keep the iterator."""
     course = Course()
-    loader = DataLoader(course.dataset(Digits()), 32, shuffle=True, num_workers=course.workers)
+    loader = DataLoader(
+        course.dataset(Digits()), 32, shuffle=True, num_workers=course.workers
+    )
 
     def batches() -> Iterator[torch.Tensor]:
         if course.is_mended:

@@ -1,4 +1,5 @@
-"""Some samples take a hundred times as long as others: batches that are ready wait for the turn of a late one."""
+"""Some samples take a hundred times as long as others: batches that are ready wait for
+the turn of a late one."""
 
 import time
 

@@ -1,4 +1,5 @@
-"""A collate_fn that makes a tensor from a list of NumPy arrays, element by element, without workers."""
+"""A collate_fn that makes a tensor from a list of NumPy arrays, element by element,
+without workers."""
 
 import time
 from typing import Any
@@ -36,7 +37,9 @@ def main() -> None:
     course = Course(workers=0)
     collate_fn = stack_arrays if course.is_mended else list_arrays
     spectra = course.dataset(Spectra())
-    loader = DataLoader(spectra, 16, shuffle=True, num_workers=course.workers, collate_fn=collate_fn)
+    loader = DataLoader(
+        spectra, 16, shuffle=True, num_workers=course.workers, collate_fn=collate_fn
+    )
     for _ in course.epochs():
         for _batch in course.batches(loader):
             train(0.005)

@@ -1,4 +1,5 @@
-"""A permutation of ten million indices, as a list, for epochs that are left after 200 batches."""
+"""A permutation of ten million indices, as a list, for epochs that are left after 200
+batches."""
 
 import time
 from collections.abc import Iterator
@@ -36,7 +37,9 @@ def main() -> None:
     """Trains; the remedy is not to make the list."""
     course, lines = Course(), Lines()
     sampler = course.sampler(Drawn() if course.is_mended else RandomSampler(lines))
-    loader = DataLoader(course.dataset(lines), 16, sampler=sampler, num_workers=course.workers)
+    loader = DataLoader(
+        course.dataset(lines), 16, sampler=sampler, num_workers=course.workers
+    )
     for _ in course.epochs():
         for _batch in course.batches(loader, most=200):
             train(0.01)

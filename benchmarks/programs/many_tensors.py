@@ -1,4 +1,5 @@
-"""Batches of which each is a list of 640 small tensors: the main process receives every tensor by a file descriptor."""
+"""Batches of which each is a list of 640 small tensors: the main process receives every
+tensor by a file descriptor."""
 
 import time
 from typing import Any
@@ -17,7 +18,10 @@ class Boxes(Dataset[Any]):
 
     def __getitem__(self, index: int) -> Any:
         time.sleep(0.001)
-        return {f"field {field}": torch.full((4,), float(index + field)) for field in range(40)}
+        return {
+            f"field {field}": torch.full((4,), float(index + field))
+            for field in range(40)
+        }
 
 
 def keep_samples(samples: Any) -> Any:
@@ -35,7 +39,9 @@ def main() -> None:
     course = Course()
     collate_fn = pack if course.is_mended else keep_samples
     boxes = course.dataset(Boxes())
-    loader = DataLoader(boxes, 16, shuffle=True, num_workers=course.workers, collate_fn=collate_fn)
+    loader = DataLoader(
+        boxes, 16, shuffle=True, num_workers=course.workers, collate_fn=collate_fn
+    )
     for _ in course.epochs():
         for _batch in course.batches(loader):
             train(0.005)

@@ -27,7 +27,9 @@ def write_metrics() -> None:
 def main() -> None:
     """Trains; the remedy is to write metrics in every twentieth step."""
     course = Course()
-    loader = DataLoader(course.dataset(Tiles()), 16, shuffle=True, num_workers=course.workers)
+    loader = DataLoader(
+        course.dataset(Tiles()), 16, shuffle=True, num_workers=course.workers
+    )
     for _ in course.epochs():
         for number, _batch in enumerate(course.batches(loader)):
             train(0.01)

@@ -1,4 +1,5 @@
-"""A DataLoader made in each epoch, whose workers read an index first: they cannot persist."""
+"""A DataLoader made in each epoch, whose workers read an index first: they cannot
+persist."""
 
 import time
 
@@ -31,7 +32,12 @@ def main() -> None:
 
     def make() -> DataLoader[torch.Tensor]:
         return DataLoader(
-            captions, 16, shuffle=True, num_workers=course.workers, worker_init_fn=read_index, persistent_workers=keeps
+            captions,
+            16,
+            shuffle=True,
+            num_workers=course.workers,
+            worker_init_fn=read_index,
+            persistent_workers=keeps,
         )
 
     keeps = course.is_mended and course.workers > 0

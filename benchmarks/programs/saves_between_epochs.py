@@ -29,7 +29,9 @@ def save() -> None:
 def main() -> None:
     """Trains; the remedy is to save in a thread."""
     course = Course(workers=2)
-    loader = DataLoader(course.dataset(Notes()), 16, shuffle=True, num_workers=course.workers)
+    loader = DataLoader(
+        course.dataset(Notes()), 16, shuffle=True, num_workers=course.workers
+    )
     for _ in course.epochs():
         for _batch in course.batches(loader):
             train(0.015)

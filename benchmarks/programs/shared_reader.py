@@ -1,4 +1,5 @@
-"""One reader that serves a sample at a time: all workers wait for it, and more of them do not help."""
+"""One reader that serves a sample at a time: all workers wait for it, and more of them
+do not help."""
 
 import fcntl
 import tempfile
@@ -12,7 +13,8 @@ from benchmarks.programs.course import Course, train
 
 
 class Records(Dataset[torch.Tensor]):
-    """Records of which each occupies the reader for 2 ms; without a lock file there are readers for all."""
+    """Records of which each occupies the reader for 2 ms; without a lock file there are
+    readers for all."""
 
     def __init__(self, lock_path: Path | None) -> None:
         self.lock_path = lock_path

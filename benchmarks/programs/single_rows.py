@@ -1,4 +1,5 @@
-"""Rows in memory, one a batch, with workers: a batch costs its way to the main process and nothing else."""
+"""Rows in memory, one a batch, with workers: a batch costs its way to the main process
+and nothing else."""
 
 import torch
 from torch.utils.data import DataLoader, TensorDataset

@@ -1,4 +1,5 @@
-"""Workers that are spawned in each epoch of twenty batches, and import torch each time."""
+"""Workers that are spawned in each epoch of twenty batches, and import torch each
+time."""
 
 import time
 

@@ -1,4 +1,5 @@
-"""Four shards for four workers, of which one has most of the samples: the last worker works alone."""
+"""Four shards for four workers, of which one has most of the samples: the last worker
+works alone."""
 
 import time
 from collections.abc import Iterator

@@ -26,9 +26,13 @@ class Photos(Dataset[torch.Tensor]):
 def main() -> None:
     """Trains and validates; the remedy is workers for the validation, which persist."""
     course = Course()
-    training = DataLoader(course.dataset(Photos(1920)), 16, shuffle=True, num_workers=course.workers)
+    training = DataLoader(
+        course.dataset(Photos(1920)), 16, shuffle=True, num_workers=course.workers
+    )
     workers = course.workers if course.is_mended else 0
-    validation = DataLoader(Photos(800), 16, num_workers=workers, persistent_workers=workers > 0)
+    validation = DataLoader(
+        Photos(800), 16, num_workers=workers, persistent_workers=workers > 0
+    )
     for _ in course.epochs():
         for _batch in course.batches(training):
             train(0.015)

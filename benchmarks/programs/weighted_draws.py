@@ -1,4 +1,5 @@
-"""A sampler that draws without replacement among 16 million weights at the beginning of each epoch."""
+"""A sampler that draws without replacement among 16 million weights at the beginning of
+each epoch."""
 
 import time
 from collections.abc import Iterator
@@ -40,10 +41,20 @@ def main() -> None:
     """Trains; the remedy is to sum up the weights once."""
     course, generator = Course(), torch.Generator().manual_seed(1)
     weights = torch.rand(_ROWS, generator=generator, dtype=torch.double)
-    sampler: Sampler[int] = WeightedRandomSampler(weights, _DRAWS, replacement=False, generator=generator)  # type: ignore[arg-type]
+    sampler: Sampler[int] = WeightedRandomSampler(
+        weights,  # type: ignore[arg-type]
+        _DRAWS,
+        replacement=False,
+        generator=generator,
+    )
     if course.is_mended:
         sampler = Cumulated(weights)
-    loader = DataLoader(course.dataset(Clicks()), 16, sampler=course.sampler(sampler), num_workers=course.workers)
+    loader = DataLoader(
+        course.dataset(Clicks()),
+        16,
+        sampler=course.sampler(sampler),
+        num_workers=course.workers,
+    )
     for _ in course.epochs():
         for _batch in course.batches(loader):
             train(0.012)

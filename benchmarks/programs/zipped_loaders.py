@@ -1,4 +1,5 @@
-"""Two training DataLoaders in a zip: the unlabelled one has one worker, and all wait for it."""
+"""Two training DataLoaders in a zip: the unlabelled one has one worker, and all wait
+for it."""
 
 import time
 from collections.abc import Iterator
@@ -45,9 +46,13 @@ def main() -> None:
     course = Course(workers=1)
     labelled = DataLoader(Labelled(0.001), 8, shuffle=True, num_workers=2)
     workers = 4 if course.is_mended else course.workers
-    unlabelled = DataLoader(course.dataset(Unlabelled(0.005)), 8, shuffle=True, num_workers=workers)
+    unlabelled = DataLoader(
+        course.dataset(Unlabelled(0.005)), 8, shuffle=True, num_workers=workers
+    )
     for _ in course.epochs():
-        for _batches in zip(course.batches(unlabelled), timed(course, labelled), strict=True):
+        for _batches in zip(
+            course.batches(unlabelled), timed(course, labelled), strict=True
+        ):
             train(0.01)
 
 

@@ -1,4 +1,5 @@
-"""The sweeper of nws_sweep's own grids, which Hydra finds only here; imports its implementation when it runs."""
+"""The sweeper of nws_sweep's own grids, which Hydra finds only here; imports its
+implementation when it runs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,17 +10,27 @@ from omegaconf import DictConfig
 
 
 class GridSweeper(Sweeper):
-    """Accepts the same overrides as Hydra's own sweeper; see nws_sweep/hydra_app/app.py.
+    """Accepts the same overrides as Hydra's own sweeper; see
+    nws_sweep/hydra_app/app.py.
 
     Args:
         params: Axes, which those of the command line replace.
-        max_batch_size: Jobs passed to the launcher at once; None for one in this process, else all.
+        max_batch_size: Jobs passed to the launcher at once; None for one in this
+            process, else all.
     """
 
-    def __init__(self, params: Mapping[str, str] | None = None, max_batch_size: int | None = None) -> None:
+    def __init__(
+        self, params: Mapping[str, str] | None = None, max_batch_size: int | None = None
+    ) -> None:
         self._batch_size = max_batch_size
 
-    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+    def setup(
+        self,
+        *,
+        hydra_context: HydraContext,
+        task_function: TaskFunction,
+        config: DictConfig,
+    ) -> None:
         """Creates the launcher."""
         from hydra.core.plugins import Plugins
 

@@ -2,9 +2,11 @@
 
 May import ``config``, ``model`` and below. Pure functions.
 
-- ``summary``: the results of a run or a grid as one frozen value, from which every output is rendered
+- ``summary``: the results of a run or a grid as one frozen value, from which every
+  output is rendered
 - ``accounts``: where the time of an epoch goes, in words
-- ``diagnosis``, ``advice``: the bottlenecks of a configuration; the same in sentences with values and remedies
+- ``diagnosis``, ``advice``: the bottlenecks of a configuration; the same in sentences
+  with values and remedies
 - ``what_if``: times with other settings, CPUs and training steps
 - ``stage_savings``: the epoch without each stage of a sample
 - ``caveats``: warnings about an answer

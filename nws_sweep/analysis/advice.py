@@ -1,4 +1,5 @@
-"""Diagnoses in sentences: what limits the epoch, what is saved without it, and what to change. Pure."""
+"""Diagnoses in sentences: what limits the epoch, what is saved without it, and what to
+change. Pure."""
 
 import math
 import statistics
@@ -12,11 +13,13 @@ from nws_sweep.units import counted, ratio, seconds, share
 
 _NEGLIGIBLE_GAIN = 0.01
 _COMPUTES = 0.5  # share of CPU time from which on a stage computes rather than waits
-_WORTH_A_LINE = 1.5  # ratio of two times or costs: a smaller one is seldom worth a change of the program
+# ratio of two times or costs: a smaller one is seldom worth a change of the program
+_WORTH_A_LINE = 1.5
 
 
 def sentence(diagnosis: Diagnosis, stages: Sequence[Stage] = ()) -> str:
-    """Says what is saved without the first bottleneck, figures and the remedy, then the others."""
+    """Says what is saved without the first bottleneck, figures and the remedy, then the
+    others."""
     if diagnosis.is_noisy:
         return _noise(diagnosis)
     remedies = _Remedies(diagnosis, stages)
@@ -34,7 +37,9 @@ def sentence(diagnosis: Diagnosis, stages: Sequence[Stage] = ()) -> str:
     also = []
     for bottleneck in rest:
         _, without, remedy_of = _TEXTS[bottleneck]
-        remedy = f" ({remedy_of(remedies)})" if bottleneck in _CHANGED_BY_SETTINGS else ""
+        remedy = (
+            f" ({remedy_of(remedies)})" if bottleneck in _CHANGED_BY_SETTINGS else ""
+        )
         also.append(f"{share(diagnosis.saved[bottleneck])} less {without}{remedy}")
     return f"{text}; also: {' and '.join(also)}"
 
@@ -49,7 +54,9 @@ class _Remedies:
     def startup(self) -> str:
         method = self.replayed.model.start_method
         spawn = "" if method == "fork" else f"; fork starts faster than {method}"
-        return f"persistent_workers=true removes most of it after the first epoch{spawn}"
+        return (
+            f"persistent_workers=true removes most of it after the first epoch{spawn}"
+        )
 
     def order(self) -> str:
         suggestions = self.diagnosis.suggestions
@@ -64,7 +71,10 @@ class _Remedies:
 
     def competition(self) -> str:
         model = self.replayed.model
-        alone_s, beside_s = model.trials[0].records.loop.step_s, model.fewest_workers.records.loop.step_s
+        alone_s, beside_s = (
+            model.trials[0].records.loop.step_s,
+            model.fewest_workers.records.loop.step_s,
+        )
         took = f"with workers it takes {seconds(beside_s)} per batch on {counted(self.replayed.best.cpus, 'CPU')}"
         fewer = "fewer threads for the step (torch.set_num_threads) or more CPUs help"
         return f"{took} instead of {seconds(alone_s)}; {self._cheaper}, {fewer}{_more_workers(self.diagnosis)}"
@@ -88,9 +98,15 @@ class _Remedies:
     def cpu(self) -> str:
         cpus = 2 * self.replayed.best.cpus
         saved = self.replayed.saved(Bottleneck.COMPETITION, cpus=cpus)
-        step = ", a training step that needs less CPU" if self.diagnosis.has_step else ""
-        cheaper = f"{self._cheaper}{step} or more CPUs help{_more_workers(self.diagnosis)}"
-        return f"with {counted(cpus, 'CPU')} {share(saved)} less; {self.busy}; {cheaper}"
+        step = (
+            ", a training step that needs less CPU" if self.diagnosis.has_step else ""
+        )
+        cheaper = (
+            f"{self._cheaper}{step} or more CPUs help{_more_workers(self.diagnosis)}"
+        )
+        return (
+            f"with {counted(cpus, 'CPU')} {share(saved)} less; {self.busy}; {cheaper}"
+        )
 
     def latency(self) -> str:
         workers, mean = self.replayed.best.num_workers, self.replayed.mean
@@ -98,12 +114,21 @@ class _Remedies:
         more = "more workers than CPUs help"
         if workers == self.diagnosis.result.most_fed:
             more = "more shards would feed more workers"
-        elif not workers and any(trial.num_workers and trial.objective_s for trial in self.diagnosis.result.trials):
+        elif not workers and any(
+            trial.num_workers and trial.objective_s
+            for trial in self.diagnosis.result.trials
+        ):
             starts_once = Bottleneck.STARTUP in self.diagnosis.saved
-            more = "workers that start once would help" if starts_once else "no workers that were measured help"
+            more = (
+                "workers that start once would help"
+                if starts_once
+                else "no workers that were measured help"
+            )
         stage = dearest(self.stages, computing=False)
         waits = f"; it waits in {_named(stage)}" if stage else ""
-        load = f"loading a batch takes {seconds(mean.making_s)}, {waiting} of it I/O wait"
+        load = (
+            f"loading a batch takes {seconds(mean.making_s)}, {waiting} of it I/O wait"
+        )
         return f"{load}: {more} ({counted(workers, 'worker')} used){waits}"
 
     @property
@@ -141,12 +166,19 @@ _TEXTS: dict[Bottleneck, tuple[str, str, Callable[[_Remedies], str]]] = {
     Bottleneck.CPU: ("CPU-bound", "with enough CPUs", _Remedies.cpu),
     Bottleneck.LATENCY: ("latency-bound", "without I/O wait", _Remedies.latency),
 }  # fmt: skip
-# Whose remedies are settings of the loader, the step or the machine: they are named though others limit the epoch more.
-_CHANGED_BY_SETTINGS = {Bottleneck.STARTUP, Bottleneck.ORDER, Bottleneck.MEMORY, Bottleneck.COMPETITION}
+# Whose remedies are settings of the loader, the step or the machine: they are named
+# though others limit the epoch more.
+_CHANGED_BY_SETTINGS = {
+    Bottleneck.STARTUP,
+    Bottleneck.ORDER,
+    Bottleneck.MEMORY,
+    Bottleneck.COMPETITION,
+}
 
 
 def dearest(stages: Sequence[Stage], *, computing: bool) -> Stage | None:
-    """The stage that saves most if it takes no time, of those that compute or of those that wait; None without any."""
+    """The stage that saves most if it takes no time, of those that compute or of those
+    that wait; None without any."""
     saving = [stage for stage in stages if stage.saved and not stage.depth]
     of_kind = [stage for stage in saving if (stage.cpu_share >= _COMPUTES) == computing]
     return max(of_kind, key=lambda stage: stage.saved or 0.0, default=None)
@@ -161,7 +193,8 @@ def _named(stage: Stage) -> str:
 
 
 def fed_steps(workers_of: Mapping[float, int | None]) -> str:
-    """The line about the workers that keep training steps busy, by seconds of a step; empty if none do."""
+    """The line about the workers that keep training steps busy, by seconds of a step;
+    empty if none do."""
     fed, unfed = [], []
     for step_s, workers in workers_of.items():
         step = f"{1e3 * step_s:g} ms"
@@ -176,7 +209,8 @@ def fed_steps(workers_of: Mapping[float, int | None]) -> str:
 
 
 def further(diagnosis: Diagnosis) -> Iterator[str]:
-    """Costs that depend on the position, settings that save time, and the upper bound of what a faster loader saves."""
+    """Costs that depend on the position, settings that save time, and the upper bound
+    of what a faster loader saves."""
     if diagnosis.is_noisy:
         return
     rise, step_share = diagnosis.replayed.rise, diagnosis.account.share(Part.STEP)
@@ -189,31 +223,45 @@ def further(diagnosis: Diagnosis) -> Iterator[str]:
             "timing only the beginning would mislead"
         )
     facts = diagnosis.result.facts
-    uneven = uneven_workers(diagnosis.best) if facts is not None and facts.iterable else ""
+    uneven = (
+        uneven_workers(diagnosis.best) if facts is not None and facts.iterable else ""
+    )
     if uneven:
         yield uneven
     if diagnosis.suggestions and Bottleneck.ORDER not in diagnosis.bottlenecks:
         yield _Remedies(diagnosis, ()).order()
     if diagnosis.has_step and step_share:
         bound = 1 / step_share
-        gain = f"speed up training {ratio(bound)}" if bound - 1 > _NEGLIGIBLE_GAIN else "not speed up training"
+        gain = (
+            f"speed up training {ratio(bound)}"
+            if bound - 1 > _NEGLIGIBLE_GAIN
+            else "not speed up training"
+        )
         yield f"upper bound: an infinitely fast loader would {gain}"
 
 
 def uneven_workers(trial: Trial) -> str:
-    """Which worker of an iterable dataset was busy much longer than the others; empty if none was.
+    """Which worker of an iterable dataset was busy much longer than the others; empty
+    if none was.
 
-    All of them take turns, so that it holds them up. Each had a batch after its first one.
+    All of them take turns, so that it holds them up. Each had a batch after its first
+    one.
     """
     worker_count = max(1, trial.num_workers)
     busy_s: dict[int, list[float]] = {}
     for record in trial.records:
         busy_s.setdefault(record.number % worker_count, []).append(record.cost.making_s)
-    sums_s = {worker: sum(batches_s[1:]) for worker, batches_s in busy_s.items() if len(batches_s) > 1}
+    sums_s = {
+        worker: sum(batches_s[1:])
+        for worker, batches_s in busy_s.items()
+        if len(batches_s) > 1
+    }
     if len(sums_s) < 2:
         return ""
     slowest = max(sums_s, key=lambda worker: sums_s[worker])
-    others_s = statistics.median(spent_s for worker, spent_s in sums_s.items() if worker != slowest)
+    others_s = statistics.median(
+        spent_s for worker, spent_s in sums_s.items() if worker != slowest
+    )
     if sums_s[slowest] < _WORTH_A_LINE * others_s:
         return ""
     took = f"worker {slowest} took {ratio(sums_s[slowest] / others_s)} as long as the others"
@@ -226,7 +274,8 @@ def on_samples(result: SearchRecord) -> tuple[str, ...]:
 
 
 def _whole_batches(result: SearchRecord) -> Iterator[str]:
-    """That whole batches can be indexed, if they were tried, were equal and are much faster."""
+    """That whole batches can be indexed, if they were tried, were equal and are much
+    faster."""
     facts, loader = result.facts, result.configuration.loader
     if facts is None or facts.whole_batches is None:
         return
@@ -254,7 +303,8 @@ def _threads_beside(trials: Sequence[Trial]) -> Iterator[str]:
         pools = next((batch.pools for batch in reversed(batches) if batch.pools), "")
         if pools:
             line += (
-                f"; libraries with several threads in a worker: {pools}; fewer, set in worker_init_fn, may be as fast"
+                f"; libraries with several threads in a worker: {pools}; "
+                "fewer, set in worker_init_fn, may be as fast"
             )
         yield line
 
@@ -266,7 +316,8 @@ def _noise(diagnosis: Diagnosis) -> str:
 
 
 def _dear_transfer(diagnosis: Diagnosis) -> str:
-    """Why workers do not help, if the transfer of a batch takes longer than loading it; else empty."""
+    """Why workers do not help, if the transfer of a batch takes longer than loading it;
+    else empty."""
     replayed = diagnosis.replayed
     load_s, hand_over_s = replayed.mean.making_s, replayed.hand_over_s
     if diagnosis.best.num_workers or hand_over_s <= load_s:
@@ -276,7 +327,8 @@ def _dear_transfer(diagnosis: Diagnosis) -> str:
 
 
 def _more_workers(diagnosis: Diagnosis) -> str:
-    """What is known about more workers than the best has: a sentence never says more than was measured."""
+    """What is known about more workers than the best has: a sentence never says more
+    than was measured."""
     best = diagnosis.best.num_workers
     more = [number for number in diagnosis.result.measured_numbers if number > best]
     if not more:

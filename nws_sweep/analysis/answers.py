@@ -1,4 +1,5 @@
-"""The first line of an answer: how it was found, the settings, and what may change them; the load beside it. Pure."""
+"""The first line of an answer: how it was found, the settings, and what may change
+them; the load beside it. Pure."""
 
 import statistics
 from collections.abc import Sequence
@@ -15,7 +16,8 @@ def first_line(result: SearchRecord, best: Trial | None, settings: str) -> str:
     """How the answer was found, and the answer: ``best: num_workers=4 (measured)``.
 
     Args:
-        result: Of the search; with the records of its batches, an undecided line has a prediction.
+        result: Of the search; with the records of its batches, an undecided line has a
+            prediction.
         best: The fastest trial so far.
         settings: What the line recommends, such as ``num_workers=4``.
     """
@@ -30,13 +32,15 @@ def first_line(result: SearchRecord, best: Trial | None, settings: str) -> str:
 
 
 def what_is_open(result: SearchRecord) -> str:
-    """Why more measuring, or another search, may change the answer, and how much; empty if nothing is open."""
+    """Why more measuring, or another search, may change the answer, and how much; empty
+    if nothing is open."""
     ties = about_ties(result.verdict) if result.verdict and result.verdict.tied else ""
     return "; ".join(filter(None, (result.doubt, ties)))
 
 
 def about_ties(verdict: Verdict) -> str:
-    """Names the candidates that are statistically tied with the recommended one, and the time to decide."""
+    """Names the candidates that are statistically tied with the recommended one, and
+    the time to decide."""
     chosen = verdict.recommended
     ties = sorted({(tied.num_workers, tied.differing(chosen)) for tied in verdict.tied})
     names = ", ".join(f"{number} {differing}".rstrip() for number, differing in ties)
@@ -59,12 +63,24 @@ def _undecided(result: SearchRecord, best: Trial) -> str:
 
 
 def load(results: Sequence[SearchRecord]) -> str:
-    """What other programs used of the CPUs during searches; empty if it was next to nothing."""
-    used = [trial.noise.other_cpus for result in results for trial in result.trials if trial.noise is not None]
+    """What other programs used of the CPUs during searches; empty if it was next to
+    nothing."""
+    used = [
+        trial.noise.other_cpus
+        for result in results
+        for trial in result.trials
+        if trial.noise is not None
+    ]
     if not used or max(used) < FEW_CPUS:
         return ""
     least, most = f"{min(used):.1f}", f"{max(used):.1f}"
-    share = f"{statistics.fmean(used):.1f}" if max(used) - min(used) < FEW_CPUS else f"{least} to {most}"
-    totals = sorted({result.host.usable_cores or result.host.usable_cpus for result in results})
+    share = (
+        f"{statistics.fmean(used):.1f}"
+        if max(used) - min(used) < FEW_CPUS
+        else f"{least} to {most}"
+    )
+    totals = sorted(
+        {result.host.usable_cores or result.host.usable_cpus for result in results}
+    )
     cpus = f"{' or '.join(f'{total:g}' for total in totals)} CPU{'' if totals == [1] else 's'}"
     return f"other programs used {share} of {cpus}: times are of what was left"

@@ -6,27 +6,50 @@ from nws_sweep import units
 from nws_sweep.analysis import answers
 from nws_sweep.analysis.diagnosis import Diagnosis
 from nws_sweep.errors import one_line
-from nws_sweep.records import NO_STEP, ONLINE_STRATEGY, SearchRecord, Status, Trial, TrialState, dataset_facts
+from nws_sweep.records import (
+    NO_STEP,
+    ONLINE_STRATEGY,
+    SearchRecord,
+    Status,
+    Trial,
+    TrialState,
+    dataset_facts,
+)
 from nws_sweep.system import processes
 
-# Noise is reported above these limits: shares that show in an interval of 5 %. ``answers.load`` names other programs.
+# Noise is reported above these limits: shares that show in an interval of 5 %.
+# ``answers.load`` names other programs.
 _DISTURBANCES = (
-    ("steal", 0.05, "the hypervisor took {share} of the CPU time while {candidate} was measured"),
-    ("throttled", 0.02, "{candidate} was throttled by its CPU quota {share} of the time"),
+    (
+        "steal",
+        0.05,
+        "the hypervisor took {share} of the CPU time while {candidate} was measured",
+    ),
+    (
+        "throttled",
+        0.02,
+        "{candidate} was throttled by its CPU quota {share} of the time",
+    ),
 )
 _LONGEST_LIST = 300  # characters
 _WITHOUT_A_DEVICE = (NO_STEP, "nws_sweep.dataloading.training_steps.Sleep")
 
 
-def on(result: SearchRecord, best: Trial | None, diagnosis: Diagnosis | None) -> Iterator[str]:
-    """Yields the warnings about the answer of a search; ``best`` is the recommended trial, if any.
+def on(
+    result: SearchRecord, best: Trial | None, diagnosis: Diagnosis | None
+) -> Iterator[str]:
+    """Yields the warnings about the answer of a search; ``best`` is the recommended
+    trial, if any.
 
-    What is open about an answer that is not measured stands in its first line (``answers.first_line``).
+    What is open about an answer that is not measured stands in its first line
+    (``answers.first_line``).
     """
     still_open = answers.what_is_open(result)
     if result.status is Status.MEASURED and still_open:
         yield still_open
-    wrong = [trial for trial in result.trials if trial.state is TrialState.WRONG_SAMPLES]
+    wrong = [
+        trial for trial in result.trials if trial.state is TrialState.WRONG_SAMPLES
+    ]
     if wrong:
         yield f"num_workers={wrong[0].num_workers} is excluded: {wrong[0].reason}"
     if best is not None:
@@ -34,7 +57,9 @@ def on(result: SearchRecord, best: Trial | None, diagnosis: Diagnosis | None) ->
         yield from _about_edge(diagnosis)
         yield from _about_dataset(result, best)
     yield from _about_noise(result.trials)
-    yield from dict.fromkeys(warning for trial in result.trials for warning in trial.warnings)
+    yield from dict.fromkeys(
+        warning for trial in result.trials for warning in trial.warnings
+    )
 
 
 def _about_workers(trials: Sequence[Trial]) -> Iterator[str]:
@@ -42,7 +67,11 @@ def _about_workers(trials: Sequence[Trial]) -> Iterator[str]:
     no_failures = (TrialState.WRONG_SAMPLES, TrialState.INTERRUPTED)
     reasons = []
     for trial in workers:
-        if trial.objective_s is None and trial.reason and trial.state not in no_failures:
+        if (
+            trial.objective_s is None
+            and trial.reason
+            and trial.state not in no_failures
+        ):
             reasons.append(trial.reason)
     if reasons and len(reasons) == len(workers):
         yield f"every candidate with workers failed; first reason: {reasons[0]}"
@@ -63,7 +92,10 @@ def _about_dataset(result: SearchRecord, best: Trial) -> Iterator[str]:
         yield dataset_facts.shared_handles_warning(result.facts)
     if result.facts and result.facts.generators and best.num_workers:
         yield dataset_facts.equal_draws_warning(", ".join(result.facts.generators))
-    if best.settings.persistent_workers and not result.configuration.loader.persistent_workers:
+    if (
+        best.settings.persistent_workers
+        and not result.configuration.loader.persistent_workers
+    ):
         yield (
             "persistent_workers=true keeps each worker's copy of the dataset: what the program changes in the dataset "
             "between two epochs does not reach the workers"
@@ -72,8 +104,13 @@ def _about_dataset(result: SearchRecord, best: Trial) -> Iterator[str]:
 
 
 def _about_objects(result: SearchRecord) -> Iterator[str]:
-    """A line for each attribute of the dataset with many Python objects, if workers are forked."""
-    workers = [trial.settings for trial in result.trials if trial.num_workers and trial.measurement]
+    """A line for each attribute of the dataset with many Python objects, if workers are
+    forked."""
+    workers = [
+        trial.settings
+        for trial in result.trials
+        if trial.num_workers and trial.measurement
+    ]
     if result.facts is None or not workers:
         return
     most = max(workers, key=lambda settings: settings.num_workers)
@@ -89,12 +126,18 @@ def _about_objects(result: SearchRecord) -> Iterator[str]:
 
 
 def _about_noise(trials: Sequence[Trial]) -> Iterator[str]:
-    noises = [(trial.noise, f"num_workers={trial.num_workers}") for trial in trials if trial.noise is not None]
+    noises = [
+        (trial.noise, f"num_workers={trial.num_workers}")
+        for trial in trials
+        if trial.noise is not None
+    ]
     for name, limit, line in _DISTURBANCES:
         values = [(getattr(noise, name), candidate) for noise, candidate in noises]
         value, candidate = max(values, default=(0.0, ""))
         if value > limit:
-            yield line.format(value=value, share=units.share(value), candidate=candidate)
+            yield line.format(
+                value=value, share=units.share(value), candidate=candidate
+            )
 
 
 def on_all(results: Sequence[SearchRecord]) -> list[str]:
@@ -103,7 +146,11 @@ def on_all(results: Sequence[SearchRecord]) -> list[str]:
     if mixed := unlike_machines(results):
         lines.append(mixed)
     for result in results:
-        if result.configuration.loader.pin_memory and result.facts and result.facts.accelerator is None:
+        if (
+            result.configuration.loader.pin_memory
+            and result.facts
+            and result.facts.accelerator is None
+        ):
             lines.append("pin_memory=true has no effect here: there is no accelerator")
             break
     if results and all(_copies_unpinned(result) for result in results):
@@ -114,7 +161,8 @@ def on_all(results: Sequence[SearchRecord]) -> list[str]:
 
 
 def unlike_machines(results: Sequence[SearchRecord]) -> str:
-    """Warns if results come from machines whose times cannot be compared; empty if not."""
+    """Warns if results come from machines whose times cannot be compared; empty if
+    not."""
     machines = [*dict.fromkeys(filter(None, map(machine, results)))]
     if len(machines) < 2:
         return ""
@@ -123,20 +171,40 @@ def unlike_machines(results: Sequence[SearchRecord]) -> str:
 
 
 def machine(result: SearchRecord) -> str:
-    """Describes the CPUs, memory and accelerator with which a result was measured; empty if nothing was."""
+    """Describes the CPUs, memory and accelerator with which a result was measured;
+    empty if nothing was."""
     if not result.trials:  # the host of a lost job is unknown
         return ""
     host, accelerator = result.host, result.facts.accelerator if result.facts else None
-    memory = units.memory(float(f"{host.memory_bytes:.1e}"))  # usable memory differs a little between equal machines
-    return ", ".join(filter(None, (host.cpu_model, units.counted(host.usable_cpus, "CPU"), memory, accelerator)))
+    # usable memory differs a little between equal machines
+    memory = units.memory(float(f"{host.memory_bytes:.1e}"))
+    return ", ".join(
+        filter(
+            None,
+            (
+                host.cpu_model,
+                units.counted(host.usable_cpus, "CPU"),
+                memory,
+                accelerator,
+            ),
+        )
+    )
 
 
 def _copies_unpinned(result: SearchRecord) -> bool:
-    """Whether a training step may copy batches to an accelerator, and page-locked memory was not an option."""
+    """Whether a training step may copy batches to an accelerator, and page-locked
+    memory was not an option."""
     configuration = result.configuration
-    if result.facts is None or result.facts.accelerator is None or configuration.loader.pin_memory:
+    if (
+        result.facts is None
+        or result.facts.accelerator is None
+        or configuration.loader.pin_memory
+    ):
         return False
     if configuration.search.strategy == ONLINE_STRATEGY:  # which has no such setting
         return False
     is_searched = "pin_memory" in configuration.search.searched(configuration.loader)
-    return not is_searched and configuration.training_step.get("_target_") not in _WITHOUT_A_DEVICE
+    return (
+        not is_searched
+        and configuration.training_step.get("_target_") not in _WITHOUT_A_DEVICE
+    )

@@ -22,7 +22,8 @@ ALARMS = ("slower", "faster", "changed")  # the values of --fail-if
 
 
 class Difference(NamedTuple):
-    """The distinct values of ``batch_size``, ``dataset.count`` or ``cpu_model`` that differ between A and B."""
+    """The distinct values of ``batch_size``, ``dataset.count`` or ``cpu_model`` that
+    differ between A and B."""
 
     name: str
     a: str
@@ -36,7 +37,9 @@ class Pair:
     label: str
     a: ConfigurationSummary
     b: ConfigurationSummary
-    times: Times | None  # of the best setting in A (``base``) and in B (``compared``); None without a common quantity
+    # of the best setting in A (``base``) and in B (``compared``); None without a
+    # common quantity
+    times: Times | None
     change: Change | None  # None if one of them has no best setting
     notes: tuple[str, ...]
 
@@ -48,15 +51,19 @@ class RunComparison:
     a: Summary
     b: Summary
     within: float  # times that differ by no more than this share count as the same
-    pairs: tuple[Pair, ...]  # the configurations in both, at least one, in the order of A
+    # the configurations in both, at least one, in the order of A
+    pairs: tuple[Pair, ...]
     only_a: tuple[str, ...]  # labels of the others
     only_b: tuple[str, ...]
     settings: tuple[Difference, ...]  # other differences over all pairs
     hosts: tuple[Difference, ...]
 
     def alarming(self, alarm: str) -> tuple[Pair, ...]:
-        """Selects the pairs that match one of ``ALARMS``; pairs that failed in B match ``slower`` and ``changed``."""
-        changes = (Change.SLOWER, Change.FASTER) if alarm == "changed" else (Change(alarm),)
+        """Selects the pairs that match one of ``ALARMS``; pairs that failed in B match
+        ``slower`` and ``changed``."""
+        changes = (
+            (Change.SLOWER, Change.FASTER) if alarm == "changed" else (Change(alarm),)
+        )
         alarming = []
         for pair in self.pairs:
             change = pair.change if pair.b.best else Change.SLOWER
@@ -68,10 +75,11 @@ class RunComparison:
 def compare(a: Summary, b: Summary, within: float) -> RunComparison:
     """Compares the best settings of each configuration that is in both.
 
-    Configurations are paired by their values of the columns that vary in A or in B. Columns that are constant in A and
-    in B may differ between them and are reported as differences, so two single runs are always paired. If A or B comes
-    from unlike machines, only configurations of like machines are paired. Times that differ by no more than the share
-    ``within`` (0.03 for 3 %) count as the same.
+    Configurations are paired by their values of the columns that vary in A or in B.
+    Columns that are constant in A and in B may differ between them and are reported as
+    differences, so two single runs are always paired. If A or B comes from unlike
+    machines, only configurations of like machines are paired. Times that differ by no
+    more than the share ``within`` (0.03 for 3 %) count as the same.
 
     Raises:
         ConfigurationError: If no configuration is in both.
@@ -79,10 +87,17 @@ def compare(a: Summary, b: Summary, within: float) -> RunComparison:
     columns = tuple(dict.fromkeys((*a.distinguishing, *b.distinguishing)))
     apart = bool(a.unlike_machines or b.unlike_machines)
     in_a, in_b = _by_values(a, columns, apart), _by_values(b, columns, apart)
-    pairs = tuple(_pair(c, in_b[key], columns, within) for key, c in in_a.items() if key in in_b)
+    pairs = tuple(
+        _pair(c, in_b[key], columns, within) for key, c in in_a.items() if key in in_b
+    )
     if not pairs:
-        all_a, all_b = (one_line(", ".join(_labels(side.values(), columns)), 200) for side in (in_a, in_b))
-        raise ConfigurationError(f"no configuration is in both: A has {all_a}; B has {all_b}")
+        all_a, all_b = (
+            one_line(", ".join(_labels(side.values(), columns)), 200)
+            for side in (in_a, in_b)
+        )
+        raise ConfigurationError(
+            f"no configuration is in both: A has {all_a}; B has {all_b}"
+        )
     return RunComparison(
         a=a,
         b=b,
@@ -95,8 +110,11 @@ def compare(a: Summary, b: Summary, within: float) -> RunComparison:
     )
 
 
-def _by_values(summary: Summary, columns: Sequence[str], apart: bool) -> dict[tuple[str, ...], ConfigurationSummary]:
-    """Indexes the configurations by their values in these columns; a number makes equal ones unique.
+def _by_values(
+    summary: Summary, columns: Sequence[str], apart: bool
+) -> dict[tuple[str, ...], ConfigurationSummary]:
+    """Indexes the configurations by their values in these columns; a number makes equal
+    ones unique.
 
     With ``apart`` those of each kind of machine are separate.
     """
@@ -111,11 +129,20 @@ def _by_values(summary: Summary, columns: Sequence[str], apart: bool) -> dict[tu
     return by_values
 
 
-def _labels(configurations: Iterable[ConfigurationSummary], columns: Sequence[str]) -> tuple[str, ...]:
-    return tuple(c.configuration.label_of(columns or ("dataset",)) for c in configurations)
+def _labels(
+    configurations: Iterable[ConfigurationSummary], columns: Sequence[str]
+) -> tuple[str, ...]:
+    return tuple(
+        c.configuration.label_of(columns or ("dataset",)) for c in configurations
+    )
 
 
-def _pair(a: ConfigurationSummary, b: ConfigurationSummary, columns: Sequence[str], within: float) -> Pair:
+def _pair(
+    a: ConfigurationSummary,
+    b: ConfigurationSummary,
+    columns: Sequence[str],
+    within: float,
+) -> Pair:
     times = times_of(a.answer, b.answer) if a.answer and b.answer else None
     change = Change.UNCLEAR if a.best and b.best else None
     if times is not None:
@@ -130,7 +157,9 @@ def _pair(a: ConfigurationSummary, b: ConfigurationSummary, columns: Sequence[st
     )
 
 
-def _notes(a: ConfigurationSummary, b: ConfigurationSummary, times: Times | None) -> Iterator[str]:
+def _notes(
+    a: ConfigurationSummary, b: ConfigurationSummary, times: Times | None
+) -> Iterator[str]:
     for name, side in (("A", a), ("B", b)):
         if side.best is None:
             yield f"no candidate could be measured in {name}"
@@ -154,9 +183,16 @@ def _about_times(times: Times | None) -> Iterator[str]:
 
 def _cost_of_keeping(then: Trial, now: Trial, b: ConfigurationSummary) -> str:
     """Says how long the best num_workers of A takes in B, if it was measured there."""
-    kept = next((trial for trial in b.worker_trials if trial.num_workers == then.num_workers), None)
+    kept = next(
+        (trial for trial in b.worker_trials if trial.num_workers == then.num_workers),
+        None,
+    )
     times = times_of(now, kept) if kept else None
-    return f"; in B the value of A takes {times.ratio} times as long as the best" if times else ""
+    return (
+        f"; in B the value of A takes {times.ratio} times as long as the best"
+        if times
+        else ""
+    )
 
 
 def _differences(
@@ -174,7 +210,10 @@ def _differences(
 
 
 def _values(name: str, facts: Iterable[Mapping[str, Any]]) -> str:
-    values = dict.fromkeys(shown(values_of[name]) if name in values_of else units.NOTHING for values_of in facts)
+    values = dict.fromkeys(
+        shown(values_of[name]) if name in values_of else units.NOTHING
+        for values_of in facts
+    )
     return one_line(", ".join(values), _LONGEST_VALUE)
 
 
@@ -182,7 +221,11 @@ def _settings_of(c: ConfigurationSummary) -> dict[str, Any]:
     """Returns the identifying columns, then everything else that affects the times."""
     configuration, facts = c.configuration, c.run.result.facts
     measure = {"mode": configuration.measure.mode, "cache": configuration.measure.cache}
-    parts = {"dataset": configuration.dataset, "training_step": configuration.training_step, "measure": measure}
+    parts = {
+        "dataset": configuration.dataset,
+        "training_step": configuration.training_step,
+        "measure": measure,
+    }
     settings = dict(configuration.columns)
     for part, values in parts.items():
         settings |= {f"{part}.{name}": value for name, value in values.items()}
@@ -194,7 +237,10 @@ def _settings_of(c: ConfigurationSummary) -> dict[str, Any]:
 
 
 def _host_of(c: ConfigurationSummary) -> dict[str, Any]:
-    """Returns facts of the host; memory is rounded, since its last bytes differ from boot to boot."""
+    """Returns facts of the host; memory is rounded, since its last bytes differ from
+    boot to boot."""
     host, facts = c.run.result.host, c.run.result.facts
     values = asdict(host) | ({"accelerator": facts.accelerator} if facts else {})
-    return {name: value or _NONE for name, value in values.items()} | {"memory_bytes": units.memory(host.memory_bytes)}
+    return {name: value or _NONE for name, value in values.items()} | {
+        "memory_bytes": units.memory(host.memory_bytes)
+    }

@@ -1,8 +1,9 @@
-"""Bottlenecks of a configuration at its best setting: causes of the parts of its account. Pure.
+"""Bottlenecks of a configuration at its best setting: causes of the parts of its
+account. Pure.
 
-A bottleneck is what saves at least a tenth of the epoch when it is taken away. If nothing does, two things may limit
-together, such as the CPUs and the training step: then both are bottlenecks. See ``model.counterfactual`` and
-``advice``.
+A bottleneck is what saves at least a tenth of the epoch when it is taken away. If
+nothing does, two things may limit together, such as the CPUs and the training step:
+then both are bottlenecks. See ``model.counterfactual`` and ``advice``.
 """
 
 import itertools
@@ -21,7 +22,8 @@ from nws_sweep.model.queue import QueueSettings
 from nws_sweep.records import Account, Measurement, SearchRecord, Trial, TrialState
 
 _LEAST_SAVED = 0.1  # share of the epoch
-_NOISY_STEAL = 0.25  # share of the CPU time that the hypervisor takes, above which the bottleneck is hidden
+# share of the CPU time that the hypervisor takes, above which the bottleneck is hidden
+_NOISY_STEAL = 0.25
 _DID_NOT_FIT = (TrialState.SKIPPED, TrialState.OUT_OF_MEMORY)
 _MOST_WORKERS = 64  # at which something is taken away
 
@@ -33,9 +35,9 @@ class Diagnosis:
     Attributes:
         result: The search.
         best: The recommended trial.
-        saved: The share of the epoch that is saved without each bottleneck, 0 to 1; empty if nothing saves a tenth. The
-            bottlenecks of the largest part of the account are the first, of one part those that save most. Noise saves
-            0.
+        saved: The share of the epoch that is saved without each bottleneck, 0 to 1;
+            empty if nothing saves a tenth. The bottlenecks of the largest part of the
+            account are the first, of one part those that save most. Noise saves 0.
         together: Whether only two bottlenecks together save that much.
         measured: Its times.
         replayed: The epoch at the best setting.
@@ -57,7 +59,8 @@ class Diagnosis:
 
     @property
     def account(self) -> Account:
-        """Where an epoch goes at the best setting; nowhere if it is unknown, as in old files."""
+        """Where an epoch goes at the best setting; nowhere if it is unknown, as in old
+        files."""
         return self.measured.account or Account(step_s=0.0, making_s=0.0)
 
     @property
@@ -73,7 +76,8 @@ class Diagnosis:
 
     @cached_property
     def _tried(self) -> set[QueueSettings]:
-        """Settings of queues that were measured, the best's included: what others save is known."""
+        """Settings of queues that were measured, the best's included: what others save
+        is known."""
         tried = {self.replayed.best}
         for trial in self.result.trials:
             if trial.objective_s is not None:
@@ -82,44 +86,65 @@ class Diagnosis:
 
     @cached_property
     def suggestions(self) -> dict[str, float]:
-        """Other settings and the share of the epoch that they save, if it is worth measuring."""
+        """Other settings and the share of the epoch that they save, if it is worth
+        measuring."""
         best = self.replayed.best
         if not best.num_workers or self.is_noisy:
             return {}
-        orders = [False] if self.unordered and _has_in_order(self.result.host.torch) else []
+        orders = (
+            [False] if self.unordered and _has_in_order(self.result.host.torch) else []
+        )
         longest = best.prefetch_factor
         for queue in self._tried:
             if replace(queue, prefetch_factor=best.prefetch_factor) == best:
                 longest = max(longest, queue.prefetch_factor)
         longer = [length for length in choice.PREFETCH_FACTORS if length > longest]
-        return self._promising("in_order", orders) | self._promising("prefetch_factor", longer)
+        return self._promising("in_order", orders) | self._promising(
+            "prefetch_factor", longer
+        )
 
     @cached_property
     def more_workers(self) -> dict[str, float]:
-        """More workers than the largest candidate, if that is the best, and the share of the epoch that they save.
+        """More workers than the largest candidate, if that is the best, and the share
+        of the epoch that they save.
 
         Empty if they do not promise enough for their price.
         """
-        candidates, best = self.result.configuration.search.candidates, self.best.num_workers
+        candidates, best = (
+            self.result.configuration.search.candidates,
+            self.best.num_workers,
+        )
         if self.is_noisy or len(candidates) == 1 or best != max(candidates):
             return {}
-        return self._promising("num_workers", [factor * max(1, best) for factor in (2, 4)])
+        return self._promising(
+            "num_workers", [factor * max(1, best) for factor in (2, 4)]
+        )
 
     def _promising(self, name: str, values: Iterable[Any]) -> dict[str, float]:
-        """Predicts which value of a setting ``model.choice`` would measure, and what it saves; empty without any."""
-        variants = {replace(self.replayed.best, **{name: value}): f"{name}={value}" for value in values}
+        """Predicts which value of a setting ``model.choice`` would measure, and what it
+        saves; empty without any."""
+        variants = {
+            replace(self.replayed.best, **{name: value}): f"{name}={value}"
+            for value in values
+        }
         costs_s = {settings: self.replayed.cost_s(settings) for settings in variants}
         best_s = {self.replayed.best: self.replayed.now_s}
-        chosen = choice.promising(best_s, costs_s, self.result.configuration.search.tolerance)
+        chosen = choice.promising(
+            best_s, costs_s, self.result.configuration.search.tolerance
+        )
         return {variants[chosen]: self.replayed.saved_with(chosen)} if chosen else {}
 
 
 def diagnose(result: SearchRecord, best: Trial | None) -> Diagnosis | None:
-    """Identifies the bottlenecks at this best trial; None without its measurement or records of batches."""
+    """Identifies the bottlenecks at this best trial; None without its measurement or
+    records of batches."""
     measured = best.measurement if best else None
     if best is None or measured is None:
         return None
-    best = next((trial for trial in result.trials if trial.settings == best.settings), best)  # with its records
+    # with its records
+    best = next(
+        (trial for trial in result.trials if trial.settings == best.settings), best
+    )
     recorded = what_if.of(result, best)
     if recorded is None:
         return None
@@ -142,8 +167,11 @@ def _has_in_order(torch: str) -> bool:
 
 
 def refused_by(result: SearchRecord, best: Trial) -> tuple[Trial, ...]:
-    """Selects the trials with more workers than the best that did not fit, ascending by workers."""
-    refused = [trial for trial in what_if.worker_trials(result) if trial.state in _DID_NOT_FIT]
+    """Selects the trials with more workers than the best that did not fit, ascending by
+    workers."""
+    refused = [
+        trial for trial in what_if.worker_trials(result) if trial.state in _DID_NOT_FIT
+    ]
     return tuple(trial for trial in refused if trial.num_workers > best.num_workers)
 
 
@@ -161,18 +189,30 @@ def _with_savings(diagnosis: Diagnosis) -> Diagnosis:
     costs = _costs(diagnosis)
     saved = {bottleneck: replayed.saved(bottleneck) for bottleneck in costs}
     if diagnosis.unordered:
-        saved[Bottleneck.ORDER] = replayed.saved_with(diagnosis.unordered)  # as ``suggestions`` says
+        # as ``suggestions`` says
+        saved[Bottleneck.ORDER] = replayed.saved_with(diagnosis.unordered)
     refused = refused_by(diagnosis.result, diagnosis.best)
-    larger = [replace(replayed.best, num_workers=trial.num_workers) for trial in refused]
+    larger = [
+        replace(replayed.best, num_workers=trial.num_workers) for trial in refused
+    ]
     saved[Bottleneck.MEMORY] = max(map(replayed.saved_with, larger), default=0.0)
 
     def rank(bottleneck: Bottleneck) -> tuple[float, float]:
         return -diagnosis.account.share(bottleneck.part), -saved[bottleneck]
 
-    limiting = [bottleneck for bottleneck in sorted(saved, key=rank) if saved[bottleneck] >= _LEAST_SAVED]
+    limiting = [
+        bottleneck
+        for bottleneck in sorted(saved, key=rank)
+        if saved[bottleneck] >= _LEAST_SAVED
+    ]
     if limiting:
-        return replace(diagnosis, saved={bottleneck: saved[bottleneck] for bottleneck in limiting})
-    pairs = {pair: replayed.saved(*pair) for pair in itertools.combinations(sorted(costs, key=rank), 2)}
+        return replace(
+            diagnosis, saved={bottleneck: saved[bottleneck] for bottleneck in limiting}
+        )
+    pairs = {
+        pair: replayed.saved(*pair)
+        for pair in itertools.combinations(sorted(costs, key=rank), 2)
+    }
     pair = max(pairs, key=lambda pair: pairs[pair])
     if pairs[pair] < _LEAST_SAVED:
         return diagnosis
@@ -186,5 +226,7 @@ def _costs(diagnosis: Diagnosis) -> list[Bottleneck]:
         costs.append(Bottleneck.STEP)
     if not diagnosis.replayed.best.persistent_workers:
         costs.append(Bottleneck.STARTUP)
-    costs.append(Bottleneck.TRANSFER if diagnosis.best.num_workers else Bottleneck.COMPETITION)
+    costs.append(
+        Bottleneck.TRANSFER if diagnosis.best.num_workers else Bottleneck.COMPETITION
+    )
     return costs

@@ -1,4 +1,5 @@
-"""Summarises results as one frozen value, from which terminal, Markdown, HTML, plots and tables are rendered."""
+"""Summarises results as one frozen value, from which terminal, Markdown, HTML, plots
+and tables are rendered."""
 
 import functools
 import math
@@ -30,12 +31,14 @@ from nws_sweep.records.storage import Stored, StoredRun
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conclusions:
-    """What the records of the batches of a configuration say, without the records, which need much memory.
+    """What the records of the batches of a configuration say, without the records,
+    which need much memory.
 
     Attributes:
         diagnosis: Of the only configuration, with its records; None for one of several.
         bottlenecks: The most important first; None if batches were not recorded.
-        explanation: Why the best is the best: bottlenecks, further gains, which training steps it feeds.
+        explanation: Why the best is the best: bottlenecks, further gains, which
+            training steps it feeds.
         warnings: Lines that question the answer or suggest how to improve it.
     """
 
@@ -50,16 +53,23 @@ class ConfigurationSummary:
     """The results of one configuration; what could not be measured is None."""
 
     run: StoredRun
-    label: str  # its values of the columns that vary in the grid, such as ``batch_size=64 pin_memory=true``
-    best: Trial | None  # the fastest trial so far, if workers cost a price; see ``answer``
-    gain_over_zero: Ratio | None  # speed-up over num_workers=0: its time / the time of the best
-    gain_over_reference: Ratio | None  # speed-up over num_workers = usable CPUs (reference)
-    searched: tuple[str, ...]  # names of the DataLoader settings that were searched, or that vary in the grid
+    # its values of the columns that vary in the grid, such as ``batch_size=64
+    # pin_memory=true``
+    label: str
+    # the fastest trial so far, if workers cost a price; see ``answer``
+    best: Trial | None
+    # speed-up over num_workers=0: its time / the time of the best
+    gain_over_zero: Ratio | None
+    # speed-up over num_workers = usable CPUs (reference)
+    gain_over_reference: Ratio | None
+    # names of the DataLoader settings that were searched, or that vary in the grid
+    searched: tuple[str, ...]
     is_only: bool = False  # no other configuration was measured
 
     @functools.cached_property
     def conclusions(self) -> "Conclusions":
-        """What the records of batches say; they are read from the disk, and not kept for several configurations."""
+        """What the records of batches say; they are read from the disk, and not kept
+        for several configurations."""
         recorded = self.run.recorded
         diagnosis = diagnose(recorded, self.best)
         lines: list[str] = []
@@ -84,12 +94,16 @@ class ConfigurationSummary:
 
     @property
     def answer(self) -> Trial | None:
-        """The recommended trial; None if nothing was measured, or only the candidates that are measured first."""
+        """The recommended trial; None if nothing was measured, or only the candidates
+        that are measured first."""
         return None if self.status is Status.UNDECIDED else self.best
 
     def first_line(self, settings: str) -> str:
-        """Says how the answer was found, and the answer, with these settings of the best."""
-        result = self.run.recorded if self.status is Status.UNDECIDED else self.run.result
+        """Says how the answer was found, and the answer, with these settings of the
+        best."""
+        result = (
+            self.run.recorded if self.status is Status.UNDECIDED else self.run.result
+        )
         return answers.first_line(result, self.best, settings)
 
     @functools.cached_property
@@ -97,7 +111,9 @@ class ConfigurationSummary:
         """The first line of the answer."""
         if self.best is None:
             return self.first_line("")
-        workers = f"num_workers={self.best.num_workers} {self.changed_settings}".rstrip()
+        workers = (
+            f"num_workers={self.best.num_workers} {self.changed_settings}".rstrip()
+        )
         return self.first_line(f"{workers}{self.configuration.rank_suffix}")
 
     @property
@@ -108,11 +124,16 @@ class ConfigurationSummary:
     @property
     def diagnosis(self) -> Diagnosis | None:
         """The bottlenecks at the best setting; None if batches were not recorded."""
-        return self.conclusions.diagnosis if self.is_only else diagnose(self.run.recorded, self.best)
+        return (
+            self.conclusions.diagnosis
+            if self.is_only
+            else diagnose(self.run.recorded, self.best)
+        )
 
     @functools.cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """What makes a sample expensive, with the epoch without it, the most expensive first; empty if none were timed.
+        """What makes a sample expensive, with the epoch without it, the most expensive
+        first; empty if none were timed.
 
         It takes many replays.
         """
@@ -141,47 +162,62 @@ class ConfigurationSummary:
         return rate.value if rate else 0.0
 
     def rate(self, trial: Trial) -> Estimate | None:
-        """Computes the samples per second of an epoch with its start; the steady ones without a length; None without.
+        """Computes the samples per second of an epoch with its start; the steady ones
+        without a length; None without.
 
         The interval is that of the time of a batch.
         """
         measured = trial.measurement
         steady = measured.rate if measured else None
         batches, facts = trial.batches, self.run.result.facts
-        if not (measured and measured.batch_s and measured.epoch_s and steady and batches):
+        if not (
+            measured and measured.batch_s and measured.epoch_s and steady and batches
+        ):
             return steady
         samples = batches * measured.batch_s.value * steady.value
-        counted = facts.samples_of(trial.settings, self.configuration.ranks) if facts else None
-        if counted and math.ceil(counted / (trial.settings.batch_size or 1)) == batches:  # the last one may be shorter
+        counted = (
+            facts.samples_of(trial.settings, self.configuration.ranks)
+            if facts
+            else None
+        )
+        # the last one may be shorter
+        if counted and math.ceil(counted / (trial.settings.batch_size or 1)) == batches:
             samples = counted
         return steady.scaled(samples / (measured.epoch_s * steady.value))
 
     @property
     def trials(self) -> tuple[Trial, ...]:
         """All trials, ascending by num_workers."""
-        return tuple(sorted(self.run.result.trials, key=lambda trial: trial.num_workers))
+        return tuple(
+            sorted(self.run.result.trials, key=lambda trial: trial.num_workers)
+        )
 
     @property
     def worker_trials(self) -> tuple[Trial, ...]:
-        """The trials of the search of num_workers, without those of settings searched after it."""
+        """The trials of the search of num_workers, without those of settings searched
+        after it."""
         return what_if.worker_trials(self.run.result)
 
     @property
     def changed_settings(self) -> str:
-        """Settings of the best that differ from the configuration, other than num_workers, as ``key=value``."""
+        """Settings of the best that differ from the configuration, other than
+        num_workers, as ``key=value``."""
         return self.configuration.differing(self.best.settings) if self.best else ""
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots, for cached properties
 class Summary:
-    """The results of all configurations of a run or a grid, in the order of measuring."""
+    """The results of all configurations of a run or a grid, in the order of
+    measuring."""
 
     stored: Stored
     configurations: tuple[ConfigurationSummary, ...]
-    varying: tuple[str, ...]  # identifying columns whose values differ between configurations, and ``dataset``
+    # identifying columns whose values differ between configurations, and ``dataset``
+    varying: tuple[str, ...]
     searched_others: bool  # True if other settings were searched after num_workers
     warnings: tuple[str, ...]  # lines that concern all configurations
-    failures: tuple[str, ...]  # a line with the reason for each trial or configuration that could not be measured
+    # a line with the reason for each trial or configuration that could not be measured
+    failures: tuple[str, ...]
 
     @functools.cached_property
     def hosts(self) -> tuple[Host, ...]:
@@ -190,16 +226,20 @@ class Summary:
 
     @functools.cached_property
     def fastest(self) -> ConfigurationSummary | None:
-        """The configuration whose answer loads the most samples per second; of undecided ones if there is no answer.
+        """The configuration whose answer loads the most samples per second; of
+        undecided ones if there is no answer.
 
         None if nothing was measured.
         """
         measured = (c for c in self.configurations if c.best)
-        return max(measured, key=lambda c: (c.answer is not None, c.best_rate), default=None)
+        return max(
+            measured, key=lambda c: (c.answer is not None, c.best_rate), default=None
+        )
 
     @property
     def rate_unit(self) -> str:
-        """The unit of ``ConfigurationSummary.rate``: of an epoch, unless the length of one is unknown."""
+        """The unit of ``ConfigurationSummary.rate``: of an epoch, unless the length of
+        one is unknown."""
         return f"samples per second{' of an epoch' if self.has_lengths else ''}"
 
     @functools.cached_property
@@ -211,42 +251,67 @@ class Summary:
     @functools.cached_property
     def distinguishing(self) -> tuple[str, ...]:
         """The varying columns, without a dataset that all configurations share."""
-        names = {str(c.configuration.columns.get("dataset")) for c in self.configurations}
-        return tuple(name for name in self.varying if name != "dataset" or len(names) > 1)
+        names = {
+            str(c.configuration.columns.get("dataset")) for c in self.configurations
+        }
+        return tuple(
+            name for name in self.varying if name != "dataset" or len(names) > 1
+        )
 
     @property
     def all_warnings(self) -> tuple[str, ...]:
         """Warnings of the run, then those of each configuration with its label."""
-        return (*self.warnings, *(f"{c.label}: {line}" for c in self.configurations for line in c.conclusions.warnings))
+        return (
+            *self.warnings,
+            *(
+                f"{c.label}: {line}"
+                for c in self.configurations
+                for line in c.conclusions.warnings
+            ),
+        )
 
     @property
     def explanations(self) -> tuple[str, ...]:
-        """The explanation of a single configuration in full, or the first line of each of several, with labels."""
+        """The explanation of a single configuration in full, or the first line of each
+        of several, with labels."""
         most = None if len(self.configurations) == 1 else 1
-        return tuple(f"{c.label}: {line}" for c in self.configurations for line in c.conclusions.explanation[:most])
+        return tuple(
+            f"{c.label}: {line}"
+            for c in self.configurations
+            for line in c.conclusions.explanation[:most]
+        )
 
     @property
     def headlines(self) -> tuple[str, ...]:
         """What the report begins with: answers and the load beside them, a line each.
 
-        The first line of a single configuration; of several, with labels, those that are not measured.
+        The first line of a single configuration; of several, with labels, those that
+        are not measured.
         """
         if len(self.configurations) == 1:
             (only,) = self.configurations
             return tuple(filter(None, (only.headline, only.load)))
         load = answers.load([run.result for run in self.stored.runs])
-        unsure = [c for c in self.configurations if c.status in (Status.PROVISIONAL, Status.UNDECIDED)]
+        unsure = [
+            c
+            for c in self.configurations
+            if c.status in (Status.PROVISIONAL, Status.UNDECIDED)
+        ]
         return (*filter(None, [load]), *(f"{c.label}: {c.headline}" for c in unsure))
 
     @property
     def unlike_machines(self) -> str:
-        """A line if the results come from machines whose times cannot be compared; empty if not."""
+        """A line if the results come from machines whose times cannot be compared;
+        empty if not."""
         return caveats.unlike_machines([run.result for run in self.stored.runs])
 
     @property
     def succeeded(self) -> bool:
         """Whether every configuration was measured to an answer without a failure."""
-        answered = all(c.run.result.complete and c.status is not Status.UNDECIDED for c in self.configurations)
+        answered = all(
+            c.run.result.complete and c.status is not Status.UNDECIDED
+            for c in self.configurations
+        )
         return answered and not self.failures and not self.stored.unreadable
 
     @property
@@ -258,7 +323,11 @@ class Summary:
 def summarise_record(record: SearchRecord) -> Summary:
     """Summarises one search that has no folder."""
     here = Path(os.devnull)  # a folder without files
-    return summarise(Stored(folder=here, is_grid=False, runs=(StoredRun(folder=here, result=record),)))
+    return summarise(
+        Stored(
+            folder=here, is_grid=False, runs=(StoredRun(folder=here, result=record),)
+        )
+    )
 
 
 def summarise(stored: Stored) -> Summary:
@@ -270,24 +339,36 @@ def summarise(stored: Stored) -> Summary:
         stored=stored,
         configurations=configurations,
         varying=varying,
-        searched_others=any(c.configuration.search.settings or c.changed_settings for c in configurations),
+        searched_others=any(
+            c.configuration.search.settings or c.changed_settings
+            for c in configurations
+        ),
         warnings=(*caveats.on_all(results), *stored.unreadable, *stored.set_aside),
-        failures=tuple(line for result in results for line in _failures(result, varying)),
+        failures=tuple(
+            line for result in results for line in _failures(result, varying)
+        ),
     )
 
 
 def best_of(result: SearchRecord) -> Trial | None:
-    """Selects the recommended trial: by the verdict of the search, or by ``model.choice`` if it did not finish."""
+    """Selects the recommended trial: by the verdict of the search, or by
+    ``model.choice`` if it did not finish."""
     by_settings = {trial.settings: trial for trial in result.trials}
     if result.verdict is not None:
         return by_settings.get(result.verdict.recommended)
-    costs_s = {trial.settings: trial.objective_s for trial in result.trials if trial.objective_s is not None}
+    costs_s = {
+        trial.settings: trial.objective_s
+        for trial in result.trials
+        if trial.objective_s is not None
+    }
     if not costs_s:
         return None
     return by_settings[choice.choose(costs_s, result.configuration.search.tolerance)]
 
 
-def _configuration(run: StoredRun, varying: Sequence[str], stored: Stored) -> ConfigurationSummary:
+def _configuration(
+    run: StoredRun, varying: Sequence[str], stored: Stored
+) -> ConfigurationSummary:
     result = run.result
     best = best_of(result)
     return ConfigurationSummary(
@@ -296,13 +377,26 @@ def _configuration(run: StoredRun, varying: Sequence[str], stored: Stored) -> Co
         best=best,
         gain_over_zero=_gain(result, best, 0),
         gain_over_reference=_gain(result, best, result.configuration.search.reference),
-        searched=(*(result.configuration.search.settings or ()), *varying, *stored.axes),
+        searched=(
+            *(result.configuration.search.settings or ()),
+            *varying,
+            *stored.axes,
+        ),
         is_only=len(stored.runs) == 1,
     )
 
 
-def _gain(result: SearchRecord, best: Trial | None, num_workers: int | None) -> Ratio | None:
-    compared = next((trial for trial in what_if.worker_trials(result) if trial.num_workers == num_workers), None)
+def _gain(
+    result: SearchRecord, best: Trial | None, num_workers: int | None
+) -> Ratio | None:
+    compared = next(
+        (
+            trial
+            for trial in what_if.worker_trials(result)
+            if trial.num_workers == num_workers
+        ),
+        None,
+    )
     return ratio_of(best, compared) if best and compared else None
 
 

@@ -31,7 +31,8 @@ class Quantity(str, Enum):
 class Ratio:
     """The ratio of two times: time of the other / time of the base.
 
-    ``half_width`` is half the width of the 95 % interval of its natural logarithm; None if there is no interval.
+    ``half_width`` is half the width of the 95 % interval of its natural logarithm; None
+    if there is no interval.
     """
 
     value: float
@@ -47,11 +48,14 @@ class Ratio:
         """The ends of its 95 % interval; None if there is none."""
         if self.half_width is None:
             return None
-        return math.exp(self.log - self.half_width), math.exp(self.log + self.half_width)
+        return math.exp(self.log - self.half_width), math.exp(
+            self.log + self.half_width
+        )
 
     @property
     def speed_up(self) -> str:
-        """How many times as fast the base is, such as ``1.94x``; with its interval if this is wide."""
+        """How many times as fast the base is, such as ``1.94x``; with its interval if
+        this is wide."""
         shown = units.ratio(self.value, self.half_width)
         if self.half_width is None or self.half_width <= _NARROW:
             return shown
@@ -82,8 +86,13 @@ class Times:
 
     @property
     def ratio(self) -> Ratio:
-        """Time of the compared trial / time of the base; half-widths add in quadrature if both have intervals."""
-        widths = [math.log(time.high / time.low) / 2 for time in (self.base, self.compared) if time.low and time.high]
+        """Time of the compared trial / time of the base; half-widths add in quadrature
+        if both have intervals."""
+        widths = [
+            math.log(time.high / time.low) / 2
+            for time in (self.base, self.compared)
+            if time.low and time.high
+        ]
         return Ratio(
             value=self.compared.value / self.base.value,
             half_width=math.hypot(*widths) if len(widths) == 2 else None,
@@ -91,7 +100,8 @@ class Times:
 
 
 def change_of(ratio: Ratio, within: float) -> Change:
-    """Decides on a ratio: the whole interval must lie within the tolerance, or beyond it.
+    """Decides on a ratio: the whole interval must lie within the tolerance, or beyond
+    it.
 
     A tolerance ``within`` of 0.03 sets the limits at 1.03 and 1 / 1.03.
     """
@@ -104,7 +114,8 @@ def change_of(ratio: Ratio, within: float) -> Change:
 
 
 def times_of(base: Trial, compared: Trial) -> Times | None:
-    """Finds the common times of two trials: per batch if the batch sizes are equal, else per sample; else per epoch.
+    """Finds the common times of two trials: per batch if the batch sizes are equal,
+    else per sample; else per epoch.
 
     None if the trials have no quantity in common.
     """
@@ -118,10 +129,11 @@ def times_of(base: Trial, compared: Trial) -> Times | None:
 
 
 def ratio_of(best: Trial, compared: Trial) -> Ratio | None:
-    """Divides the time that ranks a trial by the time of the best; None if either has none.
+    """Divides the time that ranks a trial by the time of the best; None if either has
+    none.
 
-    The best is the answer of a search, with whose rounds the interval was found; without it the interval is that of
-    their batches.
+    The best is the answer of a search, with whose rounds the interval was found;
+    without it the interval is that of their batches.
     """
     if not best.objective_s or compared.objective_s is None:
         return None
@@ -135,13 +147,20 @@ def ratio_of(best: Trial, compared: Trial) -> Ratio | None:
 
 
 def time_of(trial: Trial, quantity: Quantity) -> Estimate | None:
-    """Finds the time of a batch, a sample or an epoch, s; None if it was not measured or the trial failed."""
+    """Finds the time of a batch, a sample or an epoch, s; None if it was not measured
+    or the trial failed."""
     measured = trial.measurement
     if measured is None or trial.state is not TrialState.OK:
         return None
     if quantity is Quantity.EPOCH:
-        return Estimate(value=measured.epoch_s, low=None, high=None, n=1) if measured.epoch_s else None
+        return (
+            Estimate(value=measured.epoch_s, low=None, high=None, n=1)
+            if measured.epoch_s
+            else None
+        )
     if quantity is Quantity.BATCH or not measured.batch_s:
         return measured.batch_s
     rate = measured.samples_per_s
-    return measured.batch_s.scaled(1 / (rate * measured.batch_s.value)) if rate else None
+    return (
+        measured.batch_s.scaled(1 / (rate * measured.batch_s.value)) if rate else None
+    )

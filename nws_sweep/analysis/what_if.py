@@ -1,4 +1,5 @@
-"""Predicts one configuration with other settings, CPUs and training steps, from its recorded costs. Pure."""
+"""Predicts one configuration with other settings, CPUs and training steps, from its
+recorded costs. Pure."""
 
 import bisect
 from collections.abc import Iterable, Sequence
@@ -12,7 +13,14 @@ from nws_sweep.model import choice
 from nws_sweep.model.known import ENDLESS, queue_settings
 from nws_sweep.model.model import Model, is_step, model_of
 from nws_sweep.model.queue import QueueSettings
-from nws_sweep.records import Estimate, Measurement, SearchRecord, Trial, TrialState, ranges
+from nws_sweep.records import (
+    Estimate,
+    Measurement,
+    SearchRecord,
+    Trial,
+    TrialState,
+    ranges,
+)
 from nws_sweep.system import processes
 
 NOTHING_RECORDED = "no costs of batches were recorded, so nothing can be predicted"
@@ -24,7 +32,9 @@ _KINDS = {
     "training_step": ranges.PredictedStep,
 }
 _MOST_LISTED = 16  # values of num_workers; of more only those of a ladder
-_MOSTLY = 0.5  # share of CPU time from which on a training step computes, so that more CPUs would change it
+# share of CPU time from which on a training step computes, so that more CPUs would
+# change it
+_MOSTLY = 0.5
 _UNLIMITED = float(ranges.MOST_CPUS)
 FED_STEPS_S = (0.2, 0.1, 0.05, 0.02, 0.01, 0.005)  # training steps of ``feeding``
 _RARELY_WAITS = 0.05  # share of the time
@@ -32,13 +42,16 @@ _RARELY_WAITS = 0.05  # share of the time
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicted:
-    """Predicted times of one setting, s, with their 95 % intervals: ``value``, ``low`` and ``high``."""
+    """Predicted times of one setting, s, with their 95 % intervals: ``value``, ``low``
+    and ``high``."""
 
     settings: QueueSettings  # with the number of CPUs
     batch_s: Estimate  # at the steady pace
     epoch_s: Estimate | None  # None if the length of an epoch is unknown
-    samples_per_s: float | None  # at the steady pace; None if the size of a batch is unknown
-    measured: Measurement | None  # of a trial with these settings, CPUs and training step; None if there is none
+    # at the steady pace; None if the size of a batch is unknown
+    samples_per_s: float | None
+    # of a trial with these settings, CPUs and training step; None if there is none
+    measured: Measurement | None
 
     @property
     def cost_s(self) -> Estimate:
@@ -48,7 +61,9 @@ class Predicted:
     def __str__(self) -> str:
         epoch = f", an epoch {units.interval(self.epoch_s)}" if self.epoch_s else ""
         what = f"num_workers={self.settings.num_workers} on {units.counted(self.settings.cpus, 'CPU')}"
-        return f"{what}: a batch takes {units.interval(self.batch_s)}{epoch} (predicted)"
+        return (
+            f"{what}: a batch takes {units.interval(self.batch_s)}{epoch} (predicted)"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +71,8 @@ class WhatIf:
     """What the records of one configuration predict.
 
     Attributes:
-        model: Of all trials with records, with the training step of the run or another one.
+        model: Of all trials with records, with the training step of the run or another
+            one.
         best: The best setting, on the CPUs of the run.
         result: Of the search.
     """
@@ -81,14 +97,18 @@ class WhatIf:
         if self.model.step_s is not None:
             return self.model.step_s
         step_s = self.model.loop.step_s
-        has_step = self.result.configuration.has_step and is_step(step_s, self.model.cost_s(self.best))
+        has_step = self.result.configuration.has_step and is_step(
+            step_s, self.model.cost_s(self.best)
+        )
         return step_s if has_step else 0.0
 
     def asked(self, **values: Any) -> "tuple[WhatIf, QueueSettings]":
-        """Makes predictions with another training step, and the best setting with other values; None keeps a value.
+        """Makes predictions with another training step, and the best setting with other
+        values; None keeps a value.
 
         Args:
-            values: num_workers, prefetch_factor, in_order, cpus, and training_step in seconds per batch.
+            values: num_workers, prefetch_factor, in_order, cpus, and training_step in
+                seconds per batch.
 
         Raises:
             ConfigurationError: If a value is not allowed.
@@ -97,7 +117,9 @@ class WhatIf:
         for name, value in changed.items():
             check(name, value)
         step_s = changed.pop("training_step", self.model.step_s)
-        return replace(self, model=replace(self.model, step_s=step_s)), replace(self.best, **changed)
+        return replace(self, model=replace(self.model, step_s=step_s)), replace(
+            self.best, **changed
+        )
 
     def predict(self, settings: QueueSettings) -> Predicted:
         """Predicts with intervals; replays 25 epochs."""
@@ -112,30 +134,38 @@ class WhatIf:
         )
 
     def recommended(self, rows: Iterable[Predicted]) -> Predicted:
-        """Selects the prediction that ``model.choice`` chooses; of equal ones that with batches in order."""
+        """Selects the prediction that ``model.choice`` chooses; of equal ones that with
+        batches in order."""
         in_order_first = sorted(rows, key=lambda row: not row.settings.in_order)
         costs_s = {row.settings: row.cost_s.value for row in in_order_first}
         chosen = choice.choose(costs_s, self.tolerance)
         return next(row for row in in_order_first if row.settings == chosen)
 
     def feeding(self) -> dict[float, int | None]:
-        """Predicts the fewest workers that keep a training step busy, by its seconds; None if no number does.
+        """Predicts the fewest workers that keep a training step busy, by its seconds;
+        None if no number does.
 
-        That is, after the start, the step waits for at most ``_RARELY_WAITS`` of the time besides the time of receiving
-        batches, which no number of workers saves. The numbers are those that ``model.choice`` tries without a measured
-        gain, or up to the user's limit.
+        That is, after the start, the step waits for at most ``_RARELY_WAITS`` of the
+        time besides the time of receiving batches, which no number of workers saves.
+        The numbers are those that ``model.choice`` tries without a measured gain, or up
+        to the user's limit.
         """
         fewest = 0
         workers_of: dict[float, int | None] = {}
         loop = self._endless.fewest_workers.records.loop
         for step_s in FED_STEPS_S:
-            limit_s = (step_s + loop.receive_s + loop.receive_wait_s) / (1 - _RARELY_WAITS)
-            workers_of[step_s] = self._fewest_within(replace(self._endless, step_s=step_s), fewest, limit_s)
+            limit_s = (step_s + loop.receive_s + loop.receive_wait_s) / (
+                1 - _RARELY_WAITS
+            )
+            workers_of[step_s] = self._fewest_within(
+                replace(self._endless, step_s=step_s), fewest, limit_s
+            )
             fewest = workers_of[step_s] or fewest
         return workers_of
 
     def _fewest_within(self, model: Model, fewest: int, limit_s: float) -> int | None:
-        """Finds the fewest workers, from ``fewest`` on, whose batches take no more than the limit; None without any."""
+        """Finds the fewest workers, from ``fewest`` on, whose batches take no more than
+        the limit; None without any."""
 
         def cost_s(number: int) -> float:
             return model.cost_s(replace(self.best, num_workers=number))
@@ -143,22 +173,38 @@ class WhatIf:
         # Not one number after the other: the replays of many workers are long.
         numbers = ladder(range(fewest, self._most_workers + 1))
         least_s, quickest = min((cost_s(number), number) for number in numbers)
-        if least_s > (1 - choice.CLOSE) * limit_s:  # within it by chance, with tens of workers
+        # within it by chance, with tens of workers
+        if least_s > (1 - choice.CLOSE) * limit_s:
             return None
-        return bisect.bisect_left(range(quickest), True, lo=fewest, key=lambda number: cost_s(number) <= limit_s)
+        return bisect.bisect_left(
+            range(quickest),
+            True,
+            lo=fewest,
+            key=lambda number: cost_s(number) <= limit_s,
+        )
 
     def promising(self) -> tuple[int, float]:
-        """Predicts the num_workers that ``model.choice`` chooses, and how much faster than the best it is."""
-        numbers = {n for n in self.result.configuration.search.candidates if n <= self._most_workers}
+        """Predicts the num_workers that ``model.choice`` chooses, and how much faster
+        than the best it is."""
+        numbers = {
+            n
+            for n in self.result.configuration.search.candidates
+            if n <= self._most_workers
+        }
         numbers.add(self.best.num_workers)
-        candidates = [replace(self.best, num_workers=number) for number in sorted(numbers)]
-        predicted_s = choice.costs_near_the_best(candidates, self.model.cost_s, self.tolerance)
+        candidates = [
+            replace(self.best, num_workers=number) for number in sorted(numbers)
+        ]
+        predicted_s = choice.costs_near_the_best(
+            candidates, self.model.cost_s, self.tolerance
+        )
         chosen = choice.choose(predicted_s, self.tolerance)
         return chosen.num_workers, predicted_s[self.best] / predicted_s[chosen]
 
     @property
     def _most_workers(self) -> int:
-        """The most workers of a prediction: the user's limit, or what a search tries; no more than can have batches."""
+        """The most workers of a prediction: the user's limit, or what a search tries;
+        no more than can have batches."""
         limit = self.result.configuration.search.max_workers
         most = choice.most_workers(self.best.cpus, {}) if limit is None else limit
         return min(most, self.result.most_fed or most)
@@ -166,23 +212,34 @@ class WhatIf:
     @cached_property
     def _endless(self) -> Model:
         """The model of an epoch whose start takes next to nothing."""
-        return replace(self.model, trials=tuple(trial.endless for trial in self.model.trials))
+        return replace(
+            self.model, trials=tuple(trial.endless for trial in self.model.trials)
+        )
 
-    def sizing(self, settings: QueueSettings, numbers: Iterable[int]) -> dict[int, tuple[float, int]]:
-        """Predicts seconds per batch and num_workers on 1, 2, 4, ... CPUs, until the training step hardly waits.
+    def sizing(
+        self, settings: QueueSettings, numbers: Iterable[int]
+    ) -> dict[int, tuple[float, int]]:
+        """Predicts seconds per batch and num_workers on 1, 2, 4, ... CPUs, until the
+        training step hardly waits.
 
-        That is, after the start, for at most ``tolerance`` of its time; if no number of CPUs is enough for that, until
-        more of them gain at most as much. Empty without a training step, and for one that computes, which more CPUs
-        change.
+        That is, after the start, for at most ``tolerance`` of its time; if no number of
+        CPUs is enough for that, until more of them gain at most as much. Empty without
+        a training step, and for one that computes, which more CPUs change.
         """
         step_s = self.step_s
-        if not step_s or (self.model.step_s is None and self.model.loop.step_cpu_s > _MOSTLY * step_s):
+        if not step_s or (
+            self.model.step_s is None and self.model.loop.step_cpu_s > _MOSTLY * step_s
+        ):
             return {}
         variants = [replace(settings, num_workers=number) for number in numbers]
 
         def pace(cpus: float, limit_s: float) -> tuple[float, int]:
-            """Predicts the pace of the fewest workers within the limit, or of the fastest."""
-            paces = [(self._endless.cost_s(replace(queue, cpus=cpus)), queue.num_workers) for queue in variants]
+            """Predicts the pace of the fewest workers within the limit, or of the
+            fastest."""
+            paces = [
+                (self._endless.cost_s(replace(queue, cpus=cpus)), queue.num_workers)
+                for queue in variants
+            ]
             return next((pace for pace in paces if pace[0] <= limit_s), min(paces))
 
         least_s, _ = pace(_UNLIMITED, step_s)
@@ -196,25 +253,33 @@ class WhatIf:
         return paces
 
     def _measured(self, settings: QueueSettings) -> Measurement | None:
-        """Finds what was measured with these CPUs and this step; without workers other settings have no meaning."""
+        """Finds what was measured with these CPUs and this step; without workers other
+        settings have no meaning."""
         if self.model.step_s is not None or settings.cpus != self.best.cpus:
             return None
         for trial in self.result.trials:
             queue = queue_settings(trial.settings, settings.cpus)
-            is_alike = queue == settings or queue.num_workers == settings.num_workers == 0
+            is_alike = (
+                queue == settings or queue.num_workers == settings.num_workers == 0
+            )
             if trial.state is TrialState.OK and is_alike:
                 return trial.measurement
         return None
 
 
 def of(result: SearchRecord, best: Trial | None) -> WhatIf | None:
-    """Makes what the records of the search of num_workers predict; None without a best trial or records.
+    """Makes what the records of the search of num_workers predict; None without a best
+    trial or records.
 
     Predictions without workers are of the settings that workers would have.
     """
     if best is None:
         return None
-    loader = best.settings if best.num_workers else replace(result.configuration.loader, num_workers=0)
+    loader = (
+        best.settings
+        if best.num_workers
+        else replace(result.configuration.loader, num_workers=0)
+    )
     model = model_of(
         [trial for trial in worker_trials(result) if trial.objective_s is not None],
         best.batches,
@@ -223,21 +288,37 @@ def of(result: SearchRecord, best: Trial | None) -> WhatIf | None:
         result.configuration.measure.shared_epochs,
         result.facts is None or result.facts.is_shuffled,
     )
-    return WhatIf(model=model, best=queue_settings(loader, result.cpus), result=result) if model else None
+    return (
+        WhatIf(model=model, best=queue_settings(loader, result.cpus), result=result)
+        if model
+        else None
+    )
 
 
 def worker_trials(result: SearchRecord) -> tuple[Trial, ...]:
-    """Selects the trials of the search of num_workers, ascending, without those of settings searched after it."""
-    trials = [trial for trial in result.trials if not result.configuration.differing(trial.settings)]
+    """Selects the trials of the search of num_workers, ascending, without those of
+    settings searched after it."""
+    trials = [
+        trial
+        for trial in result.trials
+        if not result.configuration.differing(trial.settings)
+    ]
     return tuple(sorted(trials, key=lambda trial: trial.num_workers))
 
 
 def check(name: str, value: Any) -> None:
     """Raises ConfigurationError if a value of this name is not allowed."""
     if not ranges.fits(value, _KINDS[name]):
-        raise ConfigurationError(f"{name}={value!r}: must be {ranges.text_of(_KINDS[name])}")
+        raise ConfigurationError(
+            f"{name}={value!r}: must be {ranges.text_of(_KINDS[name])}"
+        )
 
 
 def ladder(numbers: Sequence[int]) -> list[int]:
-    """Selects at most 16 ascending numbers, of more 0, 1, 2, 3, 4, 6, 8, 12, 16, 24, ... among them, and both ends."""
-    return list(numbers) if len(numbers) <= _MOST_LISTED else choice.ladder(numbers, beside=(0,))
+    """Selects at most 16 ascending numbers, of more 0, 1, 2, 3, 4, 6, 8, 12, 16, 24,
+    ... among them, and both ends."""
+    return (
+        list(numbers)
+        if len(numbers) <= _MOST_LISTED
+        else choice.ladder(numbers, beside=(0,))
+    )

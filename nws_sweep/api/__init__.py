@@ -1,4 +1,5 @@
-"""The Python API: ``search``, ``explain``, ``tune`` and ``sweep``, which measure in separate processes."""
+"""The Python API: ``search``, ``explain``, ``tune`` and ``sweep``, which measure in
+separate processes."""
 
 from nws_sweep.api.explaining import explain as explain
 from nws_sweep.api.grids import sweep as sweep

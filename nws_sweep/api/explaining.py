@@ -11,14 +11,18 @@ from nws_sweep.report.search_result import SearchResult
 
 
 @explained
-def explain(loader: Any, training_step: TrainingStep = None, **arguments: Any) -> Explanation:
-    """Says which functions make a sample expensive, and what the epoch would take if one of them took no time.
+def explain(
+    loader: Any, training_step: TrainingStep = None, **arguments: Any
+) -> Explanation:
+    """Says which functions make a sample expensive, and what the epoch would take if
+    one of them took no time.
 
-    The calls of one batch of each of the first workers are timed while a search measures; nothing of the dataset is
-    changed.
+    The calls of one batch of each of the first workers are timed while a search
+    measures; nothing of the dataset is changed.
 
     Args:
-        loader: A DataLoader, a dataset or a function that makes one, as for ``search``; or what ``search`` returned.
+        loader: A DataLoader, a dataset or a function that makes one, as for ``search``;
+            or what ``search`` returned.
         training_step: As for ``search``.
         **arguments: Those of ``search``.
 
@@ -26,7 +30,8 @@ def explain(loader: Any, training_step: TrainingStep = None, **arguments: Any) -
         The stages of a sample, the most expensive first; ``print`` shows a table.
 
     Raises:
-        NwsSweepError: If no calls were timed: no candidate has workers, or another tool profiles them.
+        NwsSweepError: If no calls were timed: no candidate has workers, or another tool
+            profiles them.
 
     Example:
         >>> import torch, nws_sweep

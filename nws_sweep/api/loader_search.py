@@ -1,4 +1,5 @@
-"""The search of a DataLoader or a dataset of this process, which is pickled for trial processes."""
+"""The search of a DataLoader or a dataset of this process, which is pickled for trial
+processes."""
 
 import functools
 import math
@@ -35,15 +36,23 @@ class LoaderSearch:
         point: Further columns of tables, by the axes of a grid.
     """
 
-    def __init__(self, loader_input: LoaderInput, request: Request, point: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        loader_input: LoaderInput,
+        request: Request,
+        point: Mapping[str, Any] | None = None,
+    ) -> None:
         self._input, self._request = loader_input, request
         self.configuration = self._configuration(point or {})
         self.is_comparable = bool(loader_input.fingerprint)  # with other searches
         reuse = request.options.reuse
         self._session = Session(
-            store=ResultStore() if self.is_comparable else None, reuse=reuse, lock_file=host_lock.usual()
+            store=ResultStore() if self.is_comparable else None,
+            reuse=reuse,
+            lock_file=host_lock.usual(),
         )
-        # A search that does not use what is stored does not replace it by less than an answer.
+        # A search that does not use what is stored does not replace it by less than
+        # an answer.
         keep = None if reuse == "never" else self._session.keep
         self._reporter = ProgressReporter(request.progress, keep)
 
@@ -70,19 +79,26 @@ class LoaderSearch:
         check_pickling = functools.cache(self._check_pickling)
 
         def check_and_announce(line: str) -> None:
-            """Ends a search that cannot be pickled before it waits for another search."""
+            """Ends a search that cannot be pickled before it waits for another
+            search."""
             check_pickling()
             self._reporter.note(line)
 
         start = new_record(self.configuration)
         try:
             with processes.ended_by_taken_signals():
-                record, is_stored = self._session.run(start, self._measure, check_and_announce, self._reporter.note)
+                record, is_stored = self._session.run(
+                    start, self._measure, check_and_announce, self._reporter.note
+                )
         except TimeLimitReached:  # while the dataset was made
-            raise OutOfTime(f"the dataset was not made within {units.seconds(START_LIMIT_S)}") from None
+            raise OutOfTime(
+                f"the dataset was not made within {units.seconds(START_LIMIT_S)}"
+            ) from None
         if is_stored:
             answer = f"{self._input.name}: {snippets.found_line(record)}"
-            self._reporter.note(f"{answer}, measured at {record.started_at}; reuse=False measures again")
+            self._reporter.note(
+                f"{answer}, measured at {record.started_at}; reuse=False measures again"
+            )
         return record, is_stored
 
     def _measure(self, start: SearchRecord) -> SearchRecord:
@@ -93,7 +109,9 @@ class LoaderSearch:
             start_process = dataset_server.factory(spec, self._reporter.print_line)
             if self._input.settings_unknown:
                 start = _with_settings_of_maker(start, start_process)
-            environment = Environment(start_process=start_process, fork_s=forking.seconds_of_a_fork())
+            environment = Environment(
+                start_process=start_process, fork_s=forking.seconds_of_a_fork()
+            )
             return search(start, environment, self._reporter)
 
     def _check_pickling(self) -> None:
@@ -101,10 +119,15 @@ class LoaderSearch:
             self._pickled(Path(folder))
 
     def _pickled(self, folder: Path) -> Configuration:
-        """Pickles the DataLoader and the training step into a folder; returns what trial processes make from them."""
+        """Pickles the DataLoader and the training step into a folder; returns what
+        trial processes make from them."""
         pickled = replace(self.configuration, dataset=self._input.pickle_into(folder))
         if callable(self._request.training_step):
-            step = pickling.write("the training step", self._request.training_step, folder / "training_step")
+            step = pickling.write(
+                "the training step",
+                self._request.training_step,
+                folder / "training_step",
+            )
             pickled = replace(pickled, training_step=step)
         return pickled
 
@@ -120,7 +143,11 @@ def announcement(loader_input: LoaderInput, start: SearchRecord) -> str:
     if len(candidates) > 1:
         numbers += f" to {candidates[-1]}"
     at_most_s = limit_s(configuration)
-    limit = f"at most {units.seconds(at_most_s)}" if at_most_s < math.inf else "without a time limit"
+    limit = (
+        f"at most {units.seconds(at_most_s)}"
+        if at_most_s < math.inf
+        else "without a time limit"
+    )
     line = f"measuring {name} with num_workers={numbers}{configuration.rank_suffix}: {limit}"
     if start.measured_numbers:
         measured = ", ".join(map(str, start.measured_numbers))
@@ -128,8 +155,11 @@ def announcement(loader_input: LoaderInput, start: SearchRecord) -> str:
     return line
 
 
-def _with_settings_of_maker(start: SearchRecord, start_process: ProcessFactory) -> SearchRecord:
-    """Sets the settings of the DataLoader that a function returned, or DataLoader's defaults."""
+def _with_settings_of_maker(
+    start: SearchRecord, start_process: ProcessFactory
+) -> SearchRecord:
+    """Sets the settings of the DataLoader that a function returned, or DataLoader's
+    defaults."""
     configuration = start.configuration
     with start_process(None, time.perf_counter() + START_LIMIT_S) as process:
         settings = process.facts.loader
@@ -138,4 +168,6 @@ def _with_settings_of_maker(start: SearchRecord, start_process: ProcessFactory) 
     for name in columns:
         if hasattr(settings, name):
             columns[name] = getattr(settings, name)
-    return replace(start, configuration=replace(configuration, loader=settings, columns=columns))
+    return replace(
+        start, configuration=replace(configuration, loader=settings, columns=columns)
+    )

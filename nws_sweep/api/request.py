@@ -1,4 +1,5 @@
-"""The keywords of ``search`` and ``tune`` that are not DataLoader's, and how to search by them."""
+"""The keywords of ``search`` and ``tune`` that are not DataLoader's, and how to search
+by them."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -15,12 +16,22 @@ from nws_sweep.report.progress import Progress
 from nws_sweep.system.host import usable_cpus
 
 TrainingStep = float | Callable[[Any], object] | None
-_RULES = ("strategy", "patience", "num_workers", "max_workers", "settings", "tolerance", "time_limit_s", "ranks")
+_RULES = (
+    "strategy",
+    "patience",
+    "num_workers",
+    "max_workers",
+    "settings",
+    "tolerance",
+    "time_limit_s",
+    "ranks",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """The keywords of ``search`` and ``tune``, which explain them. ConfigurationError if one is out of range."""
+    """The keywords of ``search`` and ``tune``, which explain them. ConfigurationError
+    if one is out of range."""
 
     patience: int
     strategy: str
@@ -38,7 +49,8 @@ class Request:
     progress: Progress
 
     def __post_init__(self) -> None:
-        _ = self.options  # a wrong value is an error before anything is made or measured
+        # a wrong value is an error before anything is made or measured
+        _ = self.options
 
     @functools.cached_property
     def options(self) -> SearchOptions:
@@ -46,7 +58,11 @@ class Request:
         training_step = _step_node(self.training_step)
         if self.config is not None:
             options = search_options.embedded(self.config)
-            return options if self.training_step is None else replace(options, training_step=training_step)
+            return (
+                options
+                if self.training_step is None
+                else replace(options, training_step=training_step)
+            )
         return SearchOptions(
             search=self._search_rules(),
             measure=search_options.measure_rules(self.measure),
@@ -57,7 +73,9 @@ class Request:
         )
 
     def _search_rules(self) -> SearchRules:
-        settings = None if self.settings is None else search_options.names(self.settings)
+        settings = (
+            None if self.settings is None else search_options.names(self.settings)
+        )
         values = {**vars(self), "settings": settings}
         for name in _RULES:
             schema.require(name, values[name])
@@ -72,4 +90,6 @@ def _step_node(training_step: TrainingStep) -> dict[str, Any]:
         return pickling.placeholder(name, fingerprint(training_step))
     if schema.is_seconds(training_step):
         return schema.sleeping(training_step)
-    raise ConfigurationError(f"training_step={training_step!r}: must be None, seconds of at least 0, or a function")
+    raise ConfigurationError(
+        f"training_step={training_step!r}: must be None, seconds of at least 0, or a function"
+    )

@@ -52,54 +52,77 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
 ) -> SearchResult:
     """Finds the best ``num_workers`` for a dataset by measuring.
 
-    Each candidate is measured in a separate process with a copy of the dataset; the caller's dataset, sampler,
-    generator and random state do not change. Under torch.distributed all ranks must call it: rank 0 measures, and all
-    ranks return its result. Repeating a search returns the stored result, or goes on if it was ended; see ``reuse``.
+    Each candidate is measured in a separate process with a copy of the dataset; the
+    caller's dataset, sampler, generator and random state do not change. Under
+    torch.distributed all ranks must call it: rank 0 measures, and all ranks return its
+    result. Repeating a search returns the stored result, or goes on if it was ended;
+    see ``reuse``.
 
     Args:
-        dataset: A map-style or iterable dataset; or a DataLoader, then without any of the DataLoader's keywords; or a
-            function without arguments that returns either, if it cannot be pickled (such results are not stored).
-        batch_size: As in DataLoader, like shuffle, sampler, batch_sampler, collate_fn, pin_memory, drop_last, timeout,
-            worker_init_fn, prefetch_factor, persistent_workers, generator and in_order (torch 2.6 and later).
-        multiprocessing_context: The start method of the workers: fork, spawn, forkserver, or None for the default.
-        patience: Consecutive candidates without improvement allowed before the search stops, >= 0.
-        strategy: ``adaptive``, ``patience`` or ``exhaustive`` (docs/understand/searching.md).
-        num_workers: The candidates, a list such as [0, 4, 8]; None for 0, 1, 2, ... max_workers.
-        max_workers: The largest candidate; None for 64 or the usable CPUs, whichever is more, if the strategy is
-            adaptive, and for more after a doubling that gained a fifth; else for twice the usable CPUs.
-        settings: Further settings to search after num_workers, such as ``["prefetch_factor", "pin_memory"]``; a
-            string is one name; None for prefetch_factor and persistent_workers, unless given, or for nothing if the
+        dataset: A map-style or iterable dataset; or a DataLoader, then without any of
+            the DataLoader's keywords; or a function without arguments that returns
+            either, if it cannot be pickled (such results are not stored).
+        batch_size: As in DataLoader, like shuffle, sampler, batch_sampler, collate_fn,
+            pin_memory, drop_last, timeout, worker_init_fn, prefetch_factor,
+            persistent_workers, generator and in_order (torch 2.6 and later).
+        multiprocessing_context: The start method of the workers: fork, spawn,
+            forkserver, or None for the default.
+        patience: Consecutive candidates without improvement allowed before the search
+            stops, >= 0.
+        strategy: ``adaptive``, ``patience`` or ``exhaustive``
+            (docs/understand/searching.md).
+        num_workers: The candidates, a list such as [0, 4, 8]; None for 0, 1, 2, ...
+            max_workers.
+        max_workers: The largest candidate; None for 64 or the usable CPUs, whichever is
+            more, if the strategy is adaptive, and for more after a doubling that gained
+            a fifth; else for twice the usable CPUs.
+        settings: Further settings to search after num_workers, such as
+            ``["prefetch_factor", "pin_memory"]``; a string is one name; None for
+            prefetch_factor and persistent_workers, unless given, or for nothing if the
             strategy is not adaptive.
-        training_step: What is done with each batch: None for nothing; a number of seconds to sleep, which resembles a
-            step on an accelerator; or a function, which is called with the batch.
-        tolerance: The share of time that twice as many workers must save, 0 to 1 (docs/understand/searching.md).
-        time_limit_s: Time limit of the search, s, after which it returns the best result so far; None for 60 s, and
-            30 s more for each name in ``settings`` but prefetch_factor, if the strategy is adaptive, else no limit.
-        measure: How long and under which conditions a candidate is measured: ``quick``, ``default``, ``rigorous`` or
-            ``epoch`` (whole epochs), or your own rules; None for the defaults.
-        check_samples: Which samples of workers are compared with those loaded without workers (docs/guides/samples.md):
-            None for a few of each candidate, True also for a whole epoch of an iterable dataset, False for none.
-            Candidates that deliver different samples fail, with a warning (``warnings.warn``).
-        ranks: Number of loaders that run at the same time, as the ranks of a host (docs/guides/ddp.md). One of them is
-            measured: the result, ``num_workers`` and ``max_workers`` are per rank.
-        reuse: Whether to return an earlier result of the same search on this machine: ``fresh`` (same versions, at most
-            30 days old; also True), ``always`` or ``never`` (also False). Where the earlier search was ended, by its
-            time limit, by Ctrl-C or by others, the search goes on and measures what is missing.
-        config: The node ``cfg.get("nws_sweep")`` of a Hydra program that composed ``+nws_sweep=base``; it replaces the
-            arguments of the search and the measurement, ``check_samples``, ``ranks``, ``reuse`` and, unless it is an
+        training_step: What is done with each batch: None for nothing; a number of
+            seconds to sleep, which resembles a step on an accelerator; or a function,
+            which is called with the batch.
+        tolerance: The share of time that twice as many workers must save, 0 to 1
+            (docs/understand/searching.md).
+        time_limit_s: Time limit of the search, s, after which it returns the best
+            result so far; None for 60 s, and 30 s more for each name in ``settings``
+            but prefetch_factor, if the strategy is adaptive, else no limit.
+        measure: How long and under which conditions a candidate is measured: ``quick``,
+            ``default``, ``rigorous`` or ``epoch`` (whole epochs), or your own rules;
+            None for the defaults.
+        check_samples: Which samples of workers are compared with those loaded without
+            workers (docs/guides/samples.md): None for a few of each candidate, True
+            also for a whole epoch of an iterable dataset, False for none. Candidates
+            that deliver different samples fail, with a warning (``warnings.warn``).
+        ranks: Number of loaders that run at the same time, as the ranks of a host
+            (docs/guides/ddp.md). One of them is measured: the result, ``num_workers``
+            and ``max_workers`` are per rank.
+        reuse: Whether to return an earlier result of the same search on this machine:
+            ``fresh`` (same versions, at most 30 days old; also True), ``always`` or
+            ``never`` (also False). Where the earlier search was ended, by its time
+            limit, by Ctrl-C or by others, the search goes on and measures what is
+            missing.
+        config: The node ``cfg.get("nws_sweep")`` of a Hydra program that composed
+            ``+nws_sweep=base``; it replaces the arguments of the search and the
+            measurement, ``check_samples``, ``ranks``, ``reuse`` and, unless it is an
             argument, ``training_step``.
-        progress: A function that is called with lines of text; True for standard error or the notebook's cell; False
-            for none; None for True on a terminal and in a notebook, elsewhere only for the expected cost, waiting and
-            the result. The log ``nws_sweep.report.progress`` has these at INFO.
+        progress: A function that is called with lines of text; True for standard error
+            or the notebook's cell; False for none; None for True on a terminal and in a
+            notebook, elsewhere only for the expected cost, waiting and the result. The
+            log ``nws_sweep.report.progress`` has these at INFO.
 
     Returns:
-        The best settings and all measurements. If only the candidates that are measured first have been measured when
-        the search ends, the result is undecided: its settings are those of the DataLoader, unchanged, with a warning.
+        The best settings and all measurements. If only the candidates that are measured
+        first have been measured when
+        the search ends, the result is undecided: its settings are those of the
+            DataLoader, unchanged, with a warning.
 
     Raises:
         ConfigurationError: If an argument is wrong, or the dataset cannot be pickled.
         DatasetError: If the dataset is empty or is not a dataset.
-        NwsSweepError: If no candidate could be measured, with the reason of the first one.
+        NwsSweepError: If no candidate could be measured, with the reason of the first
+            one.
         ValueError: Raised by DataLoader if its keywords contradict each other.
 
     Example:
@@ -126,8 +149,11 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
     return search_for_all_ranks(lambda: loader_input_of(dataset, keywords), request)
 
 
-def search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], request: Request) -> SearchResult:
-    """Searches in rank 0, and warns if the result is undecided or workers deliver different samples than no workers.
+def search_for_all_ranks(
+    make_loader_input: Callable[[], LoaderInput], request: Request
+) -> SearchResult:
+    """Searches in rank 0, and warns if the result is undecided or workers deliver
+    different samples than no workers.
 
     All ranks raise OutOfTime if rank 0 does.
     """
@@ -148,7 +174,9 @@ def _warnings(result: SearchResult) -> Iterator[str]:
     excluded, longer = [], []
     for trial in result.trials:
         if trial.state is TrialState.WRONG_SAMPLES:
-            excluded.append(f"num_workers={trial.num_workers} is excluded: {trial.reason}")
+            excluded.append(
+                f"num_workers={trial.num_workers} is excluded: {trial.reason}"
+            )
         elif trial.state is TrialState.OK:
             longer += [line for line in trial.warnings if line.startswith(LONGER)]
     yield from (*excluded[:1], *longer[:1])

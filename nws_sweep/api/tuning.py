@@ -12,7 +12,13 @@ from nws_sweep.api.searching import search_for_all_ranks
 from nws_sweep.config.python_notation import explained
 from nws_sweep.dataloading import generators, loaders, sharing
 from nws_sweep.dataloading.generators import SeededGenerators
-from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, LoaderInput, is_module, loader_input_of, loader_of_module
+from nws_sweep.dataloading.inputs import (
+    DATALOADER_DEFAULTS,
+    LoaderInput,
+    is_module,
+    loader_input_of,
+    loader_of_module,
+)
 from nws_sweep.errors import ConfigurationError, OutOfTime
 from nws_sweep.records import LoaderSettings, MeasureRules, Status, Tuning
 from nws_sweep.report.progress import Print, Progress, announcer
@@ -52,21 +58,26 @@ def tune(  # noqa: PLR0913
     config: Any = None,
     progress: Progress = None,
 ) -> Made:
-    """Returns the same DataLoader with the best settings; see :func:`search` for the arguments and errors.
+    """Returns the same DataLoader with the best settings; see :func:`search` for the
+    arguments and errors.
 
-    Only ``num_workers``, the settings that are searched after it and, if the best number is 0, those that DataLoader
-    then rejects differ: ``timeout``, ``prefetch_factor``, ``persistent_workers`` and ``multiprocessing_context``.
-    Class, attributes, sampler and generator stay the same. If the dataset has its own random number generators,
-    ``worker_init_fn`` seeds them, so that workers do not draw the same numbers.
+    Only ``num_workers``, the settings that are searched after it and, if the best
+    number is 0, those that DataLoader then rejects differ: ``timeout``,
+    ``prefetch_factor``, ``persistent_workers`` and ``multiprocessing_context``. Class,
+    attributes, sampler and generator stay the same. If the dataset has its own random
+    number generators, ``worker_init_fn`` seeds them, so that workers do not draw the
+    same numbers.
 
     Args:
-        loader: A DataLoader, which does not change; or a wrapper of one, such as accelerate's and webdataset's loaders;
-            or a LightningDataModule, for its train_dataloader; or a function without arguments that returns one of
-            them, if it cannot be pickled: it is called once more here.
+        loader: A DataLoader, which does not change; or a wrapper of one, such as
+            accelerate's and webdataset's loaders; or a LightningDataModule, for its
+            train_dataloader; or a function without arguments that returns one of them,
+            if it cannot be pickled: it is called once more here.
 
     Returns:
-        A copy of the loader, of the same class, which shares its dataset and sampler. Its attribute ``tuning`` has what
-        was changed, why, and the times before and after.
+        A copy of the loader, of the same class, which shares its dataset and sampler.
+        Its attribute ``tuning`` has what was changed, why, and the times before and
+        after.
 
     Example:
         >>> import torch, nws_sweep
@@ -97,10 +108,13 @@ def tune(  # noqa: PLR0913
         return unchanged(reason)
 
     try:
-        result = search_for_all_ranks(lambda: _loader_input(make_loader, is_given), request)
+        result = search_for_all_ranks(
+            lambda: _loader_input(make_loader, is_given), request
+        )
     except OutOfTime as error:
         return unchanged(str(error))
-    except processes.Interrupted as stop:  # a handler of the program has taken it, for the loop that follows
+    except processes.Interrupted as stop:
+        # a handler of the program has taken it, for the loop that follows
         return unchanged(f"{stop} ended the search")
     tuned = _with_result(make_loader(), result)
     _announce_result(tuned, result, announce)
@@ -108,7 +122,8 @@ def tune(  # noqa: PLR0913
 
 
 def _loader_input(make_loader: Callable[[], Any], is_given: bool) -> LoaderInput:
-    """Reads what is measured: the loader, or the function that makes it, which is called in a trial process."""
+    """Reads what is measured: the loader, or the function that makes it, which is
+    called in a trial process."""
     if is_given:
         return loader_input_of(_measured(make_loader), DATALOADER_DEFAULTS)
     maker = functools.wraps(make_loader)(functools.partial(_measured, make_loader))
@@ -116,8 +131,11 @@ def _loader_input(make_loader: Callable[[], Any], is_given: bool) -> LoaderInput
 
 
 def _announce_result(tuned: Any, result: SearchResult, announce: Print) -> None:
-    """Says where the time goes, that a loader is not changed, or that its workers seed generators of the dataset."""
-    best = next((trial for trial in result.trials if trial.settings == result.settings), None)
+    """Says where the time goes, that a loader is not changed, or that its workers seed
+    generators of the dataset."""
+    best = next(
+        (trial for trial in result.trials if trial.settings == result.settings), None
+    )
     if account := accounts.line_beside_waiting(best):
         announce(account)
     if is_module(tuned):
@@ -130,9 +148,12 @@ def _announce_result(tuned: Any, result: SearchResult, announce: Print) -> None:
 
 
 def _measured(make: Callable[[], Any]) -> "DataLoader[Any]":
-    """Makes the DataLoader to measure; of a LightningDataModule, whose copy is set up, the training DataLoader."""
+    """Makes the DataLoader to measure; of a LightningDataModule, whose copy is set up,
+    the training DataLoader."""
     loaded = make()
-    return loaders.unwrapped(loader_of_module(copy.copy(loaded)) if is_module(loaded) else loaded)
+    return loaders.unwrapped(
+        loader_of_module(copy.copy(loaded)) if is_module(loaded) else loaded
+    )
 
 
 def _with_result(loaded: Made, result: SearchResult) -> Made:
@@ -152,17 +173,21 @@ def _with_result(loaded: Made, result: SearchResult) -> Made:
 
 
 def _reason_against(loader: "DataLoader[Any]", settings: LoaderSettings) -> str:
-    """Says why the workers of these settings must not use the dataset of this process; empty if they may."""
+    """Says why the workers of these settings must not use the dataset of this process;
+    empty if they may."""
     if settings.num_workers in (0, loader.num_workers):
         return ""
     return sharing.reason_against_workers(loader)
 
 
 def _with_reason(loaded: Made, reason: str) -> Made:
-    """Gives a DataLoader the attribute ``tuning``, and changes nothing: a program may print it on each machine."""
+    """Gives a DataLoader the attribute ``tuning``, and changes nothing: a program may
+    print it on each machine."""
     if not is_module(loaded) and not hasattr(type(loaded), "tuning"):
         settings = loaders.settings_of(loaders.unwrapped(loaded))
-        vars(loaded)["tuning"] = Tuning(before=settings, after=settings, is_decided=True, reason=reason)
+        vars(loaded)["tuning"] = Tuning(
+            before=settings, after=settings, is_decided=True, reason=reason
+        )
     return loaded
 
 
@@ -176,8 +201,14 @@ def _tuning(result: SearchResult) -> Tuning:
     for trial in result.trials:
         if trial.measurement and trial.measurement.batch_s:
             times_s[trial.settings] = trial.measurement.batch_s.value
-    batch_s = tuple(times_s[settings] for settings in (before.canonical(), result.settings) if settings in times_s)
-    tuning = Tuning(before=before, after=result.settings, is_decided=True, batch_s=batch_s)
+    batch_s = tuple(
+        times_s[settings]
+        for settings in (before.canonical(), result.settings)
+        if settings in times_s
+    )
+    tuning = Tuning(
+        before=before, after=result.settings, is_decided=True, batch_s=batch_s
+    )
     if result.status != Status.MEASURED:
         return replace(tuning, is_provisional=True, reason=result.first_line)
     return replace(tuning, reason=next(iter(result.explanation), result.stop_reason))

@@ -1,4 +1,5 @@
-"""Errors of Hydra and OmegaConf as one line, with what is allowed and what may have been meant."""
+"""Errors of Hydra and OmegaConf as one line, with what is allowed and what may have
+been meant."""
 
 import difflib
 import re
@@ -14,11 +15,16 @@ _GROUPS = ("dataset", "measure", "training_step", "paths", "experiment")
 
 
 def explain(error: Exception, overrides: Sequence[str] = ()) -> ConfigurationError:
-    """Explains an error of Hydra or OmegaConf in a line, with the overrides as the user typed them."""
+    """Explains an error of Hydra or OmegaConf in a line, with the overrides as the user
+    typed them."""
     reason = _about_override(error) or _about_key(error, overrides)
     if not reason:
         text = f"{error}: {error.__cause__}" if error.__cause__ else str(error)
-        reason = one_line(re.sub(r"\s*(full_key:|object_type=|reference_type=|See https?:).*", "", text))
+        reason = one_line(
+            re.sub(
+                r"\s*(full_key:|object_type=|reference_type=|See https?:).*", "", text
+            )
+        )
     return ConfigurationError(reason or repr(error))
 
 
@@ -34,7 +40,11 @@ def _about_override(error: Exception) -> str | None:
         group, _, option = str(error.missing_cfg_file).rpartition("/")
         return f"{group}={option}: must be one of {', '.join(sorted(error.options))}"
     if match := re.search(r"Could not load 'hydra/launcher/(\w+)'", str(error)):
-        return missing_launcher("slurm") if match.group(1) in ("submitit_slurm", "submitit_local") else None
+        return (
+            missing_launcher("slurm")
+            if match.group(1) in ("submitit_slurm", "submitit_local")
+            else None
+        )
     if match := re.match(r"Ambiguous value for argument '(.*)'", str(error)):
         key, _, values = match.group(1).partition("=")
         if key == "num_workers":
@@ -59,7 +69,11 @@ def _about_key(error: Exception, overrides: Sequence[str]) -> str | None:
         return f"{override or key}: {no_such_key(key)}"
     if "Missing mandatory value" in text:
         return f"{key} is missing: set {key}=VALUE"
-    return f"{override}: must be {RANGES[key].text}" if override and key in RANGES else None
+    return (
+        f"{override}: must be {RANGES[key].text}"
+        if override and key in RANGES
+        else None
+    )
 
 
 def no_such_key(key: str) -> str:

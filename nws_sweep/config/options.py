@@ -19,16 +19,22 @@ class OptionParser(argparse.ArgumentParser):
 
 
 def not_empty(text: str) -> str:
-    """Returns the value of an option; ArgumentTypeError if it is empty, as after ``--key=``."""
+    """Returns the value of an option; ArgumentTypeError if it is empty, as after
+    ``--key=``."""
     if not text:
         raise argparse.ArgumentTypeError("needs a value, but it is empty")
     return text
 
 
 def no_such_command(arguments: Sequence[str], commands: Iterable[str]) -> str:
-    """Says that the first argument is neither a command nor ``key=value``, and which command may have been meant."""
+    """Says that the first argument is neither a command nor ``key=value``, and which
+    command may have been meant."""
     name, *rest = arguments
-    close = [_CALLED[name]] if name in _CALLED else difflib.get_close_matches(name, commands, n=1)
+    close = (
+        [_CALLED[name]]
+        if name in _CALLED
+        else difflib.get_close_matches(name, commands, n=1)
+    )
     if Path(name).is_dir():
         wanted = ["report", *arguments]
     elif name.endswith(".py") or Path(name).is_file():

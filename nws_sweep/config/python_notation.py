@@ -1,4 +1,5 @@
-"""Settings in Python: an error says what an argument is called here, and messages have Python's notation."""
+"""Settings in Python: an error says what an argument is called here, and messages have
+Python's notation."""
 
 import functools
 import re
@@ -14,8 +15,17 @@ CALLED = {
     "max_num_workers": "max_workers", "candidates": "num_workers",
 }  # fmt: skip
 _WORDS = {"true": "True", "false": "False", "null": "None"}
-_SWITCHES = ("pin_memory", "persistent_workers", "in_order", "drop_last", "shuffle", "check_samples", "prefetch_factor")
-_OF_TEXT = ("measure", "strategy", "reuse", "multiprocessing_context")  # settings whose values are words
+_SWITCHES = (
+    "pin_memory",
+    "persistent_workers",
+    "in_order",
+    "drop_last",
+    "shuffle",
+    "check_samples",
+    "prefetch_factor",
+)
+# settings whose values are words
+_OF_TEXT = ("measure", "strategy", "reuse", "multiprocessing_context")
 
 
 def in_python(text: str) -> str:
@@ -26,9 +36,15 @@ def in_python(text: str) -> str:
     >>> in_python("measure.kill_after_s=600 s, measure.cache_files=[...]; see measure.precision")
     'measure=MeasureRules(kill_after_s=600) s, measure=MeasureRules(cache_files=[...]); see MeasureRules.precision'
     """
-    text = re.sub(r"\bmeasure\.(\w+=(?:\[[^]]*\]|[\w.-]*\w))", r"measure=MeasureRules(\1)", text)
+    text = re.sub(
+        r"\bmeasure\.(\w+=(?:\[[^]]*\]|[\w.-]*\w))", r"measure=MeasureRules(\1)", text
+    )
     text = re.sub(r"\bmeasure\.(\w+)", r"MeasureRules.\1", text)
-    text = re.sub(rf"\b({'|'.join(_OF_TEXT)}|MeasureRules\(cache)=([a-z]+)\b(?!\()", r'\1="\2"', text)
+    text = re.sub(
+        rf"\b({'|'.join(_OF_TEXT)}|MeasureRules\(cache)=([a-z]+)\b(?!\()",
+        r'\1="\2"',
+        text,
+    )
     switch = rf"(?<![\w/.-])({'|'.join(_SWITCHES)})=(true|false|null)\b"
     text = re.sub(switch, lambda match: f"{match[1]}={_WORDS[match[2]]}", text)
     return text.replace("must be null", "must be None")
@@ -43,7 +59,9 @@ def explained(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def checked(*arguments: P.args, **keywords: P.kwargs) -> R:
         for name in set(keywords) & set(CALLED):
-            raise TypeError(f"{function.__name__}() has no argument {name}; it is called {CALLED[name]}")
+            raise TypeError(
+                f"{function.__name__}() has no argument {name}; it is called {CALLED[name]}"
+            )
         try:
             return function(*arguments, **keywords)
         except NwsSweepError as error:

@@ -1,7 +1,9 @@
-"""The schema of the configuration, its ranges, and the ``Configuration`` of Hydra's configuration.
+"""The schema of the configuration, its ranges, and the ``Configuration`` of Hydra's
+configuration.
 
-conf/*.yaml has values and their explanations, this module types and ranges. OmegaConf checks types and misspelt keys,
-``configuration`` checks ranges; both errors become one line.
+conf/*.yaml has values and their explanations, this module types and ranges. OmegaConf
+checks types and misspelt keys, ``configuration`` checks ranges; both errors become one
+line.
 """
 
 import contextlib
@@ -20,12 +22,26 @@ from omegaconf.errors import OmegaConfBaseException
 from nws_sweep.config.embedding import register_resolvers
 from nws_sweep.config.hydra_versions import register_resolver
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.records import SEARCHABLE, Configuration, LoaderSettings, SearchRules, ranges, shown
+from nws_sweep.records import (
+    SEARCHABLE,
+    Configuration,
+    LoaderSettings,
+    SearchRules,
+    ranges,
+    shown,
+)
 from nws_sweep.records.storage import safe_name
 from nws_sweep.system import host
 
-# Prefixes of overrides that do not identify a configuration: how the grid is run, and presets.
-_NAMELESS = ("axis/", "reuse=", "paths.output_dir=", "paths.lock_file=", "paths.cache_dir=")
+# Prefixes of overrides that do not identify a configuration: how the grid is run, and
+# presets.
+_NAMELESS = (
+    "axis/",
+    "reuse=",
+    "paths.output_dir=",
+    "paths.lock_file=",
+    "paths.cache_dir=",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +66,32 @@ def _are_searchable(value: Any) -> bool:
 
 
 def _or_null(permitted: ValueRange) -> ValueRange:
-    return ValueRange(f"null or {permitted.text}", lambda value: value is None or permitted.test(value))
+    return ValueRange(
+        f"null or {permitted.text}",
+        lambda value: value is None or permitted.test(value),
+    )
 
 
 _CANDIDATES = ValueRange(
-    f"a list of different integers from 0 to {ranges.MOST_WORKERS}, such as [0,2,4]", _are_candidates
+    f"a list of different integers from 0 to {ranges.MOST_WORKERS}, such as [0,2,4]",
+    _are_candidates,
 )
-_SETTINGS = ValueRange(f"a list of different names out of {', '.join(SEARCHABLE)}", _are_searchable)
+_SETTINGS = ValueRange(
+    f"a list of different names out of {', '.join(SEARCHABLE)}", _are_searchable
+)
 _CACHE_FILES = ValueRange("a list of files and folders, such as [data/train]")
-_COLLATE_FN = ValueRange("a _target_ with its arguments, or null", lambda value: value is None or "_target_" in value)
+_COLLATE_FN = ValueRange(
+    "a _target_ with its arguments, or null",
+    lambda value: value is None or "_target_" in value,
+)
 _FOLDER = ValueRange("a folder")
 # Null for the DataLoader's own.
 _YesNo = Annotated[bool | None, ValueRange("true, false or null")]
 
 
-# The schema for OmegaConf has types and ranges; all values come from conf/*.yaml. Its classes stand in the module
-# because launchers pickle configurations, and so the classes by their names.
+# The schema for OmegaConf has types and ranges; all values come from conf/*.yaml. Its
+# classes stand in the module because launchers pickle configurations, and so the
+# classes by their names.
 @dataclass
 class MeasureSchema:
     """The keys of ``measure``; see ``MeasureRules``."""
@@ -102,14 +128,16 @@ class SweepSchema:
     prefetch_factor: ranges.Count | None
     patience: ranges.CountOr0
     ranks: ranges.Ranks
-    # Keywords of DataLoader; null for those of the DataLoader that the dataset comes in.
+    # Keywords of DataLoader; null for those of the DataLoader that the dataset comes
+    # in.
     shuffle: _YesNo
     drop_last: _YesNo
     persistent_workers: _YesNo
     multiprocessing_context: ranges.StartMethod | None
     timeout: ranges.SecondsOr0 | None
     in_order: _YesNo
-    # OmegaConf cannot set a key of a mapping whose type is known and whose value is null.
+    # OmegaConf cannot set a key of a mapping whose type is known and whose value is
+    # null.
     collate_fn: Annotated[Any, _COLLATE_FN]
     strategy: ranges.Strategy
     num_workers: Annotated[list[int] | None, _or_null(_CANDIDATES)]
@@ -157,22 +185,27 @@ def register() -> None:
 
 
 def folder_name(overrides: Sequence[str], nameless: tuple[str, ...] = _NAMELESS) -> str:
-    """Names a configuration's folder in a grid after its overrides, sorted, such as ``batch_size=64,pin_memory=true``.
+    """Names a configuration's folder in a grid after its overrides, sorted, such as
+    ``batch_size=64,pin_memory=true``.
 
-    Overrides with ``nameless`` prefixes, which do not identify a configuration of ours, are omitted; see ``safe_name``.
+    Overrides with ``nameless`` prefixes, which do not identify a configuration of ours,
+    are omitted; see ``safe_name``.
     """
     names = []
     for override in overrides:
         if not override.lstrip("+").startswith(nameless):
-            names.append(re.sub("=(True|False|None)$", lambda value: value[0].lower(), override))
+            names.append(
+                re.sub("=(True|False|None)$", lambda value: value[0].lower(), override)
+            )
     return safe_name(",".join(sorted(names)) or "default", r"[^\w=.,+~@\[\]-]")
 
 
 def hydra_arguments(argument: str) -> list[str]:
     """Writes an argument of the command line as Hydra accepts it.
 
-    A number as training step, ``training_step=0.05``, sets the group and its key, since a group takes no number. A
-    single name, ``settings=pin_memory``, is a list with one element.
+    A number as training step, ``training_step=0.05``, sets the group and its key, since
+    a group takes no number. A single name, ``settings=pin_memory``, is a list with one
+    element.
     """
     if match := re.fullmatch(r"training_step=(-?[\d.][\d.e,-]*)", argument):
         return ["training_step=sleep", f"training_step.seconds_per_batch={match[1]}"]
@@ -182,15 +215,20 @@ def hydra_arguments(argument: str) -> list[str]:
 
 
 def configuration(
-    config: DictConfig, dataset_name: str, overrides: Sequence[str] = (), loader: LoaderSettings | None = None
+    config: DictConfig,
+    dataset_name: str,
+    overrides: Sequence[str] = (),
+    loader: LoaderSettings | None = None,
 ) -> Configuration:
-    """Makes the ``Configuration`` of a composed Hydra configuration without its ``hydra`` node.
+    """Makes the ``Configuration`` of a composed Hydra configuration without its
+    ``hydra`` node.
 
-    Overrides of other keys become columns. ``loader`` has the settings of the DataLoader that the dataset comes in,
-    which replace null.
-    ConfigurationError if a value is out of range, OmegaConf's error if a key is unknown or a value is missing.
+    Overrides of other keys become columns. ``loader`` has the settings of the
+    DataLoader that the dataset comes in, which replace null. ConfigurationError if a
+    value is out of range, OmegaConf's error if a key is unknown or a value is missing.
     """
-    values = OmegaConf.to_container(config, resolve=True)  # Hydra adds any key with a plus
+    # Hydra adds any key with a plus
+    values = OmegaConf.to_container(config, resolve=True)
     plain = valid_values(values, "dataset", "training_step")
     settings = _settings(plain, loader or LoaderSettings(batch_size=None))
     # In the order of results.csv.
@@ -200,47 +238,74 @@ def configuration(
     }  # fmt: skip
     for override in overrides:
         key = override.partition("=")[0].lstrip("+")
-        if key not in columns and not f"{key}=".startswith(("~", *_NAMELESS, "experiment/")):
+        if key not in columns and not f"{key}=".startswith(
+            ("~", *_NAMELESS, "experiment/")
+        ):
             columns[key] = column_value(config, key, override)
     rules = plain["search"]
-    if rules.settings is None and "persistent_workers" in columns:  # a value that is set is not searched
+    # a value that is set is not searched
+    if rules.settings is None and "persistent_workers" in columns:
         searched = rules.searched(replace(settings, persistent_workers=True))
         rules = replace(rules, settings=searched)
-    return msgspec.convert({**plain, "columns": columns, "loader": settings, "search": rules}, Configuration)
+    return msgspec.convert(
+        {**plain, "columns": columns, "loader": settings, "search": rules},
+        Configuration,
+    )
 
 
 def _settings(plain: Mapping[str, Any], loader: LoaderSettings) -> LoaderSettings:
-    """Changes the settings of the loader as the configuration says; its num_workers is searched."""
+    """Changes the settings of the loader as the configuration says; its num_workers is
+    searched."""
     for setting in fields(LoaderSettings):
-        if setting.name != "num_workers" and plain[setting.name] is not None:  # num_workers is a list here
+        # num_workers is a list here
+        if setting.name != "num_workers" and plain[setting.name] is not None:
             loader = replace(loader, **{setting.name: plain[setting.name]})
     return replace(loader, num_workers=0)
 
 
 def has_open_settings(config: DictConfig) -> bool:
-    """True if a setting is null and must be taken from the DataLoader that the dataset comes in."""
+    """True if a setting is null and must be taken from the DataLoader that the dataset
+    comes in."""
     # Null has another meaning elsewhere.
-    names = ("batch_size", "pin_memory", "shuffle", "drop_last", "persistent_workers", "timeout", "in_order")
+    names = (
+        "batch_size",
+        "pin_memory",
+        "shuffle",
+        "drop_last",
+        "persistent_workers",
+        "timeout",
+        "in_order",
+    )
     return any(config[name] is None for name in names)
 
 
 def is_seconds(value: Any) -> bool:
     """Whether a training step is given as a number, the seconds of a batch."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and 0 <= value < math.inf
+    )
 
 
 def sleeping(seconds: float) -> dict[str, Any]:
     """Makes the node of a training step that sleeps for these seconds per batch."""
-    return {"_target_": "nws_sweep.dataloading.training_steps.Sleep", "seconds_per_batch": float(seconds)}
+    return {
+        "_target_": "nws_sweep.dataloading.training_steps.Sleep",
+        "seconds_per_batch": float(seconds),
+    }
 
 
 def valid_values(values: Any, *targets: str) -> dict[str, Any]:
-    """Checks values, and adds ``search``, their ``SearchRules``; ``targets`` are nodes that need a ``_target_``.
+    """Checks values, and adds ``search``, their ``SearchRules``; ``targets`` are nodes
+    that need a ``_target_``.
 
     OmegaConf's error if a key is unknown or missing.
     """
     merged = OmegaConf.merge(OmegaConf.structured(SweepSchema), values)
-    plain = cast("dict[str, Any]", OmegaConf.to_container(merged, throw_on_missing=True))
+    plain = cast(
+        "dict[str, Any]", OmegaConf.to_container(merged, throw_on_missing=True)
+    )
     for key in RANGES:
         node, _, name = key.rpartition(".")
         value = plain[node][name] if node else plain[name]
@@ -259,7 +324,9 @@ def require(name: str, value: Any, *, written: str | None = None) -> None:
     with contextlib.suppress(TypeError):  # a value of another type
         if permitted.test(value):
             return
-    raise ConfigurationError(f"{name}={written or repr(value)}: must be {permitted.text}")
+    raise ConfigurationError(
+        f"{name}={written or repr(value)}: must be {permitted.text}"
+    )
 
 
 def search_rules(values: Mapping[str, Any]) -> SearchRules:

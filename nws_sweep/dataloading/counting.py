@@ -1,7 +1,8 @@
-"""Counts the samples that workers have finished: batches reach the training step in multiples of the workers.
+"""Counts the samples that workers have finished: batches reach the training step in
+multiples of the workers.
 
-The class of the dataset in each worker is replaced by a subclass. User code that reads ``get_worker_info().dataset``
-sees the same object.
+The class of the dataset in each worker is replaced by a subclass. User code that reads
+``get_worker_info().dataset`` sees the same object.
 """
 
 import abc
@@ -16,34 +17,52 @@ from nws_sweep.dataloading.digests import STREAM_SAMPLES, SampleLog
 Slots = MutableSequence[int]  # the samples of each worker
 UNCOUNTED = -1  # in place of the samples of a worker
 _END = object()
-# Faster samples are counted per batch; samples of an iterable dataset until enough samples are logged.
+# Faster samples are counted per batch; samples of an iterable dataset until enough
+# samples are logged.
 _CHEAP_SAMPLE_S = 20e-6
-# Other metaclasses change subclasses: samples of torch.Tensor become unpicklable, iterators of DataPipes invalid.
+# Other metaclasses change subclasses: samples of torch.Tensor become unpicklable,
+# iterators of DataPipes invalid.
 _PLAIN_METACLASSES = (type, abc.ABCMeta)
 
 
-def count_samples(dataset: Any, slots: Slots, slot: int, log: SampleLog | None = None) -> None:
-    """Makes a dataset count its samples in a slot; marks the slot as uncounted if the class cannot be subclassed.
+def count_samples(
+    dataset: Any, slots: Slots, slot: int, log: SampleLog | None = None
+) -> None:
+    """Makes a dataset count its samples in a slot; marks the slot as uncounted if the
+    class cannot be subclassed.
 
-    Counting continues from the slot's value. Samples are logged only if that value is 0, in the worker's first epoch.
+    Counting continues from the slot's value. Samples are logged only if that value is
+    0, in the worker's first epoch.
     """
     if slots[slot] == UNCOUNTED:  # since an earlier epoch
         return
     kind = type(dataset)
-    make_methods = _iterable_methods if isinstance(dataset, IterableDataset) else _map_methods
-    members = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
+    make_methods = (
+        _iterable_methods if isinstance(dataset, IterableDataset) else _map_methods
+    )
+    members = {
+        name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")
+    }
     try:
         if type(kind) not in _PLAIN_METACLASSES:
             raise TypeError(kind)
         members |= make_methods(kind, slots, slot, None if slots[slot] else log)
         dataset.__class__ = type(kind.__name__, (kind,), {"__slots__": (), **members})
-    except Exception:  # built-in types, extension types and classes that restrict their subclasses
+    except Exception:
+        # built-in types, extension types and classes that restrict their subclasses
         slots[slot] = UNCOUNTED
 
 
-def _map_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None) -> dict[str, Any]:
-    """Makes ``__getitems__``, which DataLoader calls instead of ``__getitem__`` for each sample."""
-    clock, get_item, get_items = time.perf_counter, kind.__getitem__, getattr(kind, "__getitems__", None)
+def _map_methods(
+    kind: Any, slots: Slots, slot: int, log: SampleLog | None
+) -> dict[str, Any]:
+    """Makes ``__getitems__``, which DataLoader calls instead of ``__getitem__`` for
+    each sample."""
+    clock, get_item, get_items = (
+        time.perf_counter,
+        kind.__getitem__,
+        getattr(kind, "__getitems__", None),
+    )
     is_cheap, batches = False, 0
 
     def counted(self: Any, indices: Sequence[int]) -> list[Any]:
@@ -69,14 +88,18 @@ def _map_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None) -> d
     return {"__getitems__": counted}
 
 
-def _iterable_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None) -> dict[str, Any]:
-    """Makes ``__iter__``, which counts samples and logs ``STREAM_SAMPLES``; if these are cheap, it counts no more."""
+def _iterable_methods(
+    kind: Any, slots: Slots, slot: int, log: SampleLog | None
+) -> dict[str, Any]:
+    """Makes ``__iter__``, which counts samples and logs ``STREAM_SAMPLES``; if these
+    are cheap, it counts no more."""
     clock, iterate = time.perf_counter, kind.__iter__
 
     def counted(self: Any) -> Iterator[Any]:
         samples = iterate(self)
         number, making_s = 0, 0.0
-        while slots[slot] != UNCOUNTED:  # an earlier epoch of the same worker may have set it
+        # an earlier epoch of the same worker may have set it
+        while slots[slot] != UNCOUNTED:
             began_s = clock()
             sample = next(samples, _END)
             if sample is _END:
@@ -89,7 +112,8 @@ def _iterable_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None)
             yield sample
             if number == STREAM_SAMPLES and making_s < _CHEAP_SAMPLE_S * number:
                 slots[slot] = UNCOUNTED
-        # ``yield from samples`` calls iter(), which is this function for a dataset whose ``__iter__`` returns itself.
+        # ``yield from samples`` calls iter(), which is this function for a dataset
+        # whose ``__iter__`` returns itself.
         yield from iter(samples.__next__, _END)
 
     return {"__iter__": counted}

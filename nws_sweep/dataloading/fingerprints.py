@@ -1,8 +1,10 @@
-"""Hashes datasets and functions: equal hashes stand for the same data, loaded by the same code.
+"""Hashes datasets and functions: equal hashes stand for the same data, loaded by the
+same code.
 
-A hash covers attributes, code and used globals, and the source of modules of the project that the code uses; a pickle
-has the names of functions but not their code, and differs between two runs of a script. Large arrays and containers are
-sampled, so that a hash takes milliseconds.
+A hash covers attributes, code and used globals, and the source of modules of the
+project that the code uses; a pickle has the names of functions but not their code, and
+differs between two runs of a script. Large arrays and containers are sampled, so that a
+hash takes milliseconds.
 """
 
 import ast
@@ -27,20 +29,29 @@ from pathlib import Path, PurePath
 from types import ModuleType
 from typing import Any
 
-_LIBRARIES = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
-_INSTALLED = frozenset({"site-packages", "dist-packages"})  # folders of installed packages, of any environment
+_LIBRARIES = tuple(
+    {
+        sysconfig.get_path(name) + os.sep
+        for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    }
+)
+# folders of installed packages, of any environment
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
 _THIS_PACKAGE = str(Path(__file__).parents[1]) + os.sep  # it has a version too
 _SAMPLED = 64  # elements of a container
 _MOST_VALUES = 20_000  # of one object, some tens of milliseconds
 _MOST_TEXT = 4096
 _PLAIN = (int, float, complex, bool, type(None), range, slice, type(...))
 _TEXT = (str, bytes, bytearray, PurePath)
-_CONSTANTS = (tuple, frozenset)  # equal ones may be one object, or not after another import
-CONTAINERS = (dict, set, frozenset, list, tuple, deque)  # others may load data when they are read
+# equal ones may be one object, or not after another import
+_CONSTANTS = (tuple, frozenset)
+# others may load data when they are read
+CONTAINERS = (dict, set, frozenset, list, tuple, deque)
 
 
 def fingerprint(*parts: Any) -> str:
-    """Returns a short hash of datasets, functions and plain values; equal objects have equal hashes."""
+    """Returns a short hash of datasets, functions and plain values; equal objects have
+    equal hashes."""
     digest = hashlib.sha256()
     for part in parts:
         for text in _texts(part):
@@ -51,9 +62,11 @@ def fingerprint(*parts: Any) -> str:
 def _texts(part: Any) -> Iterator[str]:
     """Yields texts of an object and of all that it reaches, up to a number of values.
 
-    What stands in no containers or in short ones comes first: code and transforms before annotations of samples.
+    What stands in no containers or in short ones comes first: code and transforms
+    before annotations of samples.
     """
-    numbers: dict[int, tuple[int, Any]] = {}  # by id; with references, so that no id is reused
+    # by id; with references, so that no id is reused
+    numbers: dict[int, tuple[int, Any]] = {}
     values_left = _MOST_VALUES
     waiting: list[tuple[int, int, Any]] = [(1, 0, (part,))]
     while waiting and values_left > 0:
@@ -71,7 +84,9 @@ def _texts(part: Any) -> Iterator[str]:
             else:
                 numbers[id(inner)] = values_left, inner
                 yield f"{type(inner).__module__}.{type(inner).__qualname__}"
-                heapq.heappush(waiting, (elements * _length(inner), -values_left, inner))
+                heapq.heappush(
+                    waiting, (elements * _length(inner), -values_left, inner)
+                )
 
 
 def _parts(value: Any) -> Iterator[Any]:
@@ -102,7 +117,9 @@ def _of_table(table: Any) -> Iterator[Any]:
 def _of_array(array: Any) -> Iterator[Any]:
     yield f"{tuple(array.shape)}:{array.dtype}"
     sampled = _SAMPLED ** (1 / max(1, len(array.shape)))  # along each dimension
-    evenly_spaced = tuple(slice(None, None, _step(length, sampled)) for length in array.shape)
+    evenly_spaced = tuple(
+        slice(None, None, _step(length, sampled)) for length in array.shape
+    )
     yield str(array[evenly_spaced].tolist())
 
 
@@ -117,7 +134,9 @@ def _of_container(values: Any) -> Iterator[Any]:
     elif not isinstance(values, set | frozenset):
         yield from itertools.islice(values, 0, None, step)
     elif len(values) <= _SAMPLED:
-        yield from sorted(values, key=lambda value: re.sub(" at 0x[0-9a-f]+", "", repr(value)))
+        yield from sorted(
+            values, key=lambda value: re.sub(" at 0x[0-9a-f]+", "", repr(value))
+        )
 
 
 def _length(value: Any) -> int:
@@ -127,12 +146,17 @@ def _length(value: Any) -> int:
 
 
 def _of_class(kind: type) -> Iterator[Any]:
-    """Yields the functions of a class; of a class of the user all attributes, without attributes of C such as slots."""
+    """Yields the functions of a class; of a class of the user all attributes, without
+    attributes of C such as slots."""
     yield f"{kind.__module__}.{kind.__qualname__}"
     for base in kind.__mro__[:-1]:
         values = (*_PLAIN, *_TEXT) if is_of_library(base) else object
         for name, member in sorted(vars(base).items()):
-            plain = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+            plain = (
+                member.fget
+                if isinstance(member, property)
+                else getattr(member, "__func__", member)
+            )
             is_value = isinstance(member, values) and not name.startswith("__")
             is_of_c = hasattr(type(member), "__objclass__")
             if isinstance(plain, types.FunctionType) or (is_value and not is_of_c):
@@ -154,7 +178,8 @@ def _of_object(value: Any) -> Iterator[Any]:
         yield from member
     is_image = hasattr(kind, "tobytes") and hasattr(kind, "resize")  # of Pillow
     if is_image and members.get("fp") is None:
-        yield value.resize((8, 8), 0).tobytes()  # some pixels of an image that has been loaded
+        # some pixels of an image that has been loaded
+        yield value.resize((8, 8), 0).tobytes()
 
 
 def attributes(value: Any) -> Iterator[tuple[str, Any]]:
@@ -170,7 +195,8 @@ def attributes(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _stable_repr(value: Any) -> str:
-    """Returns ``repr``; for a ``repr`` with an address the qualified name, if the object has one."""
+    """Returns ``repr``; for a ``repr`` with an address the qualified name, if the
+    object has one."""
     text = repr(value)
     if "0x" not in text:
         return text[:_MOST_TEXT]
@@ -190,11 +216,16 @@ def _of_function(function: Any) -> Iterator[Any]:
 
 
 def _of_code(function: types.FunctionType) -> Iterator[Any]:
-    """Yields byte code, constants and used globals; no globals of a library, whose version is compared elsewhere."""
+    """Yields byte code, constants and used globals; no globals of a library, whose
+    version is compared elsewhere."""
     codes = [function.__code__]
     names: set[str] = set()
     for code in codes:  # which grows by functions in functions
-        codes += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+        codes += [
+            constant
+            for constant in code.co_consts
+            if isinstance(constant, types.CodeType)
+        ]
         names.update(code.co_names)
         yield _digest_of_code(code)
     if is_library(function.__code__.co_filename):
@@ -214,11 +245,14 @@ def _digest_of_code(code: types.CodeType) -> bytes:
             constants.append(sorted(map(repr, value)))
         elif not isinstance(value, types.CodeType):
             constants.append(value)
-    return hashlib.sha256(repr((code.co_code, code.co_names, constants)).encode(errors="replace")).digest()
+    return hashlib.sha256(
+        repr((code.co_code, code.co_names, constants)).encode(errors="replace")
+    ).digest()
 
 
 def _imported(code: types.CodeType, module: str) -> Iterator[str]:
-    """Yields names of modules that a function imports when it runs, by themselves or in the package of its module."""
+    """Yields names of modules that a function imports when it runs, by themselves or in
+    the package of its module."""
     package = (module or "").rpartition(".")[0]
     for instruction in dis.get_instructions(code):
         if instruction.opname == "IMPORT_NAME":
@@ -228,8 +262,10 @@ def _imported(code: types.CodeType, module: str) -> Iterator[str]:
 
 @functools.lru_cache(maxsize=4096)
 def is_library(path: str) -> bool:
-    """Whether a file belongs to the standard library, an installed package or this package."""
-    is_installed = not _INSTALLED.isdisjoint(Path(path).parts)  # also where PYTHONPATH names another environment
+    """Whether a file belongs to the standard library, an installed package or this
+    package."""
+    # also where PYTHONPATH names another environment
+    is_installed = not _INSTALLED.isdisjoint(Path(path).parts)
     return is_installed or path.startswith((*_LIBRARIES, _THIS_PACKAGE, "<frozen"))
 
 
@@ -264,7 +300,9 @@ class Source:
                 yield from (alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
                 with contextlib.suppress(ImportError):  # more dots than packages
-                    module = importlib.util.resolve_name("." * node.level + (node.module or ""), self.package)
+                    module = importlib.util.resolve_name(
+                        "." * node.level + (node.module or ""), self.package
+                    )
                     yield module
                     yield from (f"{module}.{alias.name}" for alias in node.names)
 
@@ -281,7 +319,8 @@ def source_of_module(module: ModuleType) -> Source | None:
 
 
 def source_of(name: str) -> Source | None:
-    """Returns the source of a module that is loaded, or that can be found without an import; None for others."""
+    """Returns the source of a module that is loaded, or that can be found without an
+    import; None for others."""
     if name in sys.modules:
         return source_of_module(sys.modules[name])
     parent, dot, _ = name.rpartition(".")
@@ -289,7 +328,12 @@ def source_of(name: str) -> Source | None:
         return None
     with contextlib.suppress(ImportError, ValueError, AttributeError):
         spec = importlib.util.find_spec(name)
-        if spec is not None and spec.origin and spec.has_location and not is_library(spec.origin):
+        if (
+            spec is not None
+            and spec.origin
+            and spec.has_location
+            and not is_library(spec.origin)
+        ):
             return _source(os.path.abspath(spec.origin), spec.parent or "")  # noqa: PTH100
     return None
 

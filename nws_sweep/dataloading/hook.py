@@ -12,14 +12,18 @@ from nws_sweep.system import torch_internals
 _METHOD = torch_internals.GET_ITERATOR
 
 
-def wrap_iterators(get_iterator: Callable[[Callable[[Any], Any], Any], Any]) -> Callable[[], None]:
-    """Wraps the method by which a DataLoader makes an iterator; returns a function that restores it, to be called once.
+def wrap_iterators(
+    get_iterator: Callable[[Callable[[Any], Any], Any], Any],
+) -> Callable[[], None]:
+    """Wraps the method by which a DataLoader makes an iterator; returns a function that
+    restores it, to be called once.
 
-    Every DataLoader keeps its type. The method of subclasses that define it is wrapped too, also of
-    subclasses that are defined later.
+    Every DataLoader keeps its type. The method of subclasses that define it is wrapped
+    too, also of subclasses that are defined later.
 
     Args:
-        get_iterator: Called with the DataLoader's own method and the DataLoader; returns an iterator over one epoch.
+        get_iterator: Called with the DataLoader's own method and the DataLoader;
+            returns an iterator over one epoch.
     """
     base: Any = DataLoader
     restoring = contextlib.ExitStack()
@@ -35,13 +39,16 @@ def wrap_iterators(get_iterator: Callable[[Callable[[Any], Any], Any], Any]) -> 
     kinds = [base]
     for kind in kinds:  # with their subclasses
         restoring.callback(_wrap(kind, get_iterator))
-        kinds += [subclass for subclass in kind.__subclasses__() if subclass not in kinds]
+        kinds += [
+            subclass for subclass in kind.__subclasses__() if subclass not in kinds
+        ]
     base.__init_subclass__ = classmethod(wrap_subclass)
     return restoring.close
 
 
 def _wrap(kind: type, get_iterator: Callable[..., Any]) -> Callable[[], None]:
-    """Wraps the method of a class, if the class defines it; returns what restores it."""
+    """Wraps the method of a class, if the class defines it; returns what restores
+    it."""
     original = vars(kind).get(_METHOD)
     if original is None:
         return lambda: None

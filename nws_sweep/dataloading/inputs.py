@@ -1,4 +1,5 @@
-"""Describes what the Python API measures: a dataset with keywords, a function that makes it, or a DataLoader."""
+"""Describes what the Python API measures: a dataset with keywords, a function that
+makes it, or a DataLoader."""
 
 import functools
 import traceback
@@ -33,7 +34,13 @@ DATALOADER_DEFAULTS: Mapping[str, Any] = {
     "in_order": True,
 }
 # DataLoader refuses these with num_workers=0, or does not know them before torch 2.6.
-_OF_WORKERS = ("timeout", "prefetch_factor", "persistent_workers", "multiprocessing_context", "in_order")
+_OF_WORKERS = (
+    "timeout",
+    "prefetch_factor",
+    "persistent_workers",
+    "multiprocessing_context",
+    "in_order",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,27 +49,38 @@ class LoaderInput:
 
     name: str  # class of the dataset, or name of the function
     settings: LoaderSettings
-    loader: DataLoader[Any] | Callable[[], DataLoader[Any]]  # without workers; a function is called in a trial process
-    settings_unknown: bool = False  # a function without keywords: the DataLoader that it makes has the settings
-    fingerprint: str = ""  # of the dataset and the functions of the DataLoader; empty for a function
-    wrapper: str = ""  # class of an object that wraps the DataLoader, and is not measured
+    # without workers; a function is called in a trial process
+    loader: DataLoader[Any] | Callable[[], DataLoader[Any]]
+    # a function without keywords: the DataLoader that it makes has the settings
+    settings_unknown: bool = False
+    # of the dataset and the functions of the DataLoader; empty for a function
+    fingerprint: str = ""
+    # class of an object that wraps the DataLoader, and is not measured
+    wrapper: str = ""
 
     def pickle_into(self, folder: Path) -> dict[str, Any]:
-        """Writes a file that trial processes load; returns the node for Hydra's ``instantiate``."""
+        """Writes a file that trial processes load; returns the node for Hydra's
+        ``instantiate``."""
         path = folder / "loader"
         if not isinstance(self.loader, DataLoader):
-            return pickling.write("the function that makes the dataset", self.loader, path, is_maker=True)
+            return pickling.write(
+                "the function that makes the dataset", self.loader, path, is_maker=True
+            )
         remedy = "pass a function that makes it, such as lambda: DataLoader(...)"
         return pickling.write("the DataLoader", self.loader, path, remedy=remedy)
 
 
 def is_module(value: object) -> bool:
-    """Whether the object is a LightningDataModule, or has a ``train_dataloader`` as a LightningDataModule has."""
-    return hasattr(value, "train_dataloader") and not isinstance(value, Dataset | DataLoader | type)
+    """Whether the object is a LightningDataModule, or has a ``train_dataloader`` as a
+    LightningDataModule has."""
+    return hasattr(value, "train_dataloader") and not isinstance(
+        value, Dataset | DataLoader | type
+    )
 
 
 def loader_of_module(module: Any) -> Any:
-    """Returns the training DataLoader of a LightningDataModule, which is prepared and set up for it."""
+    """Returns the training DataLoader of a LightningDataModule, which is prepared and
+    set up for it."""
     module.prepare_data()
     module.setup("fit")
     return module.train_dataloader()
@@ -71,8 +89,9 @@ def loader_of_module(module: Any) -> Any:
 def loader_input_of(dataset: Any, keywords: Mapping[str, Any]) -> LoaderInput:
     """Describes what is measured: a dataset, a function that makes it, or a DataLoader.
 
-    ``keywords`` has a value for each key of ``DATALOADER_DEFAULTS``. ConfigurationError if one is out of range or does
-    not fit the dataset; DataLoader's own ValueError if they contradict each other.
+    ``keywords`` has a value for each key of ``DATALOADER_DEFAULTS``. ConfigurationError
+    if one is out of range or does not fit the dataset; DataLoader's own ValueError if
+    they contradict each other.
     """
     if loaders.is_loader(dataset):
         return _of_loader(dataset, keywords)
@@ -86,16 +105,22 @@ def loader_input_of(dataset: Any, keywords: Mapping[str, Any]) -> LoaderInput:
     if not _is_maker(dataset):
         _check_dataset(dataset, has_order)
         template: DataLoader[Any] = DataLoader(dataset, **_without_workers(keywords))
-        return _of_template(template, replace(loaders.settings_of(template), **of_workers))
+        return _of_template(
+            template, replace(loaders.settings_of(template), **of_workers)
+        )
     if has_order:
-        raise ConfigurationError("a sampler needs the dataset itself, not a function that makes it")
+        raise ConfigurationError(
+            "a sampler needs the dataset itself, not a function that makes it"
+        )
     stand_in: Any = range(1)  # for the dataset that the function will make
     settings = loaders.settings_of(DataLoader(stand_in, **_without_workers(keywords)))
     return LoaderInput(
         name=getattr(dataset, "__name__", type(dataset).__name__),
         settings=replace(settings, **of_workers),
         loader=functools.partial(_make_loader, dataset, dict(keywords)),
-        settings_unknown=all(value == DATALOADER_DEFAULTS[name] for name, value in keywords.items()),
+        settings_unknown=all(
+            value == DATALOADER_DEFAULTS[name] for name, value in keywords.items()
+        ),
     )
 
 
@@ -104,7 +129,9 @@ def _of_loader(loader: Any, keywords: Mapping[str, Any]) -> LoaderInput:
     inner = loaders.unwrapped(loader)
     loaders.check_length(inner.dataset)
     plain = loaders.untuned(inner)
-    loader_input = _of_template(loaders.without_workers(plain), loaders.settings_of(plain))
+    loader_input = _of_template(
+        loaders.without_workers(plain), loaders.settings_of(plain)
+    )
     if inner is loader:
         return loader_input
     return replace(loader_input, wrapper=type(loader).__name__)
@@ -123,7 +150,9 @@ def _without_workers(keywords: Mapping[str, Any]) -> dict[str, Any]:
 def _refuse_keywords(keywords: Mapping[str, Any]) -> None:
     for name, value in keywords.items():
         if value != DATALOADER_DEFAULTS[name]:
-            raise ConfigurationError(f"{name}={value!r}: a DataLoader has its own {name}; search(dataset, ...) sets it")
+            raise ConfigurationError(
+                f"{name}={value!r}: a DataLoader has its own {name}; search(dataset, ...) sets it"
+            )
 
 
 def _of_template(template: DataLoader[Any], settings: LoaderSettings) -> LoaderInput:
@@ -148,7 +177,9 @@ def _of_template(template: DataLoader[Any], settings: LoaderSettings) -> LoaderI
 def _refuse_lists(keywords: Mapping[str, Any]) -> None:
     for name, value in keywords.items():
         if isinstance(value, list | tuple) and name not in ("sampler", "batch_sampler"):
-            raise ConfigurationError(f"{name}={value!r}: a search takes one value; nws_sweep.sweep() takes several")
+            raise ConfigurationError(
+                f"{name}={value!r}: a search takes one value; nws_sweep.sweep() takes several"
+            )
 
 
 def _check_dataset(dataset: Any, has_order: bool) -> None:
@@ -163,14 +194,20 @@ def _check_dataset(dataset: Any, has_order: bool) -> None:
     loaders.check_length(dataset)
 
 
-def _make_loader(maker: Callable[[], Any], keywords: Mapping[str, Any]) -> DataLoader[Any]:
+def _make_loader(
+    maker: Callable[[], Any], keywords: Mapping[str, Any]
+) -> DataLoader[Any]:
     """Runs in the trial process."""
     try:
         dataset = maker()
     except Exception as error:  # code of the user
         traceback.print_exc()
         name = getattr(maker, "__name__", type(maker).__name__)
-        raise DatasetError(one_line(f"{name}(), which makes the dataset: {type(error).__name__}: {error}")) from error
+        raise DatasetError(
+            one_line(
+                f"{name}(), which makes the dataset: {type(error).__name__}: {error}"
+            )
+        ) from error
     if loaders.is_loader(dataset):
         _refuse_keywords(keywords)
         return loaders.unwrapped(dataset)

@@ -1,7 +1,9 @@
-"""Makes DataLoaders with chosen settings from a dataset, or copies a DataLoader that exists.
+"""Makes DataLoaders with chosen settings from a dataset, or copies a DataLoader that
+exists.
 
 Only this module reads the settings of a DataLoader (``settings_of``) and sets them
-(``with_settings``), for DataLoaders of the user, made by a function, and watched in a program.
+(``with_settings``), for DataLoaders of the user, made by a function, and watched in a
+program.
 """
 
 import copy
@@ -28,24 +30,31 @@ from torch.utils.data.distributed import DistributedSampler
 from nws_sweep.dataloading import generators
 from nws_sweep.dataloading.fingerprints import fingerprint
 from nws_sweep.dataloading.generators import SeededGenerators
-from nws_sweep.dataloading.orders import BatchesInRuns, RotatedBatches, SamplerClock, TimedBatches
+from nws_sweep.dataloading.orders import (
+    BatchesInRuns,
+    RotatedBatches,
+    SamplerClock,
+    TimedBatches,
+)
 from nws_sweep.errors import ConfigurationError, DatasetError, one_line
 from nws_sweep.records import DEFAULT_PREFETCH, LoaderSettings
 from nws_sweep.system import processes, torch_internals
 
 AnyLoader = TypeVar("AnyLoader")
 Loader = TypeVar("Loader", bound="DataLoader[Any]")
-_MOST_LISTED, _MOST_INDICES = 100_000, 4_000_000  # batches held in memory, and their samples: 150 MB within a second
-# A sampler that is listed takes less than this: once, and for each index, as many samplers written in Python do.
+# batches held in memory, and their samples: 150 MB within a second
+_MOST_LISTED, _MOST_INDICES = 100_000, 4_000_000
+# A sampler that is listed takes less than this: once, and for each index, as many
+# samplers written in Python do.
 _LISTING_S, _LISTED_INDEX_S = 0.1, 2e-6
 
 
 def settings_of(loader: DataLoader[Any], in_effect: bool = False) -> LoaderSettings:
     """Returns the settings of a DataLoader.
 
-    DataLoader's default ``prefetch_factor`` is returned as None, so that the settings of a loader do not depend on
-    whether it has workers; with ``in_effect``, as the number that the workers use. ConfigurationError if its workers
-    are not processes.
+    DataLoader's default ``prefetch_factor`` is returned as None, so that the settings
+    of a loader do not depend on whether it has workers; with ``in_effect``, as the
+    number that the workers use. ConfigurationError if its workers are not processes.
     """
     context = loader.multiprocessing_context
     method = None if context is None else context.get_start_method()
@@ -71,40 +80,51 @@ def settings_of(loader: DataLoader[Any], in_effect: bool = False) -> LoaderSetti
     )
 
 
-# Why a DataLoader that is about to be iterated is probably not the training DataLoader, the strongest reason first.
+# Why a DataLoader that is about to be iterated is probably not the training
+# DataLoader, the strongest reason first.
 NOT_TRAINING = ("gradients are disabled", "its order is fixed", "")
 
 
 def reason_not_training(loader: DataLoader[Any]) -> str:
-    """Returns one of ``NOT_TRAINING``, the last one if it may be the training DataLoader."""
+    """Returns one of ``NOT_TRAINING``, the last one if it may be the training
+    DataLoader."""
     gradients_disabled, order_fixed, may_be_training = NOT_TRAINING
     if not torch.is_grad_enabled():
         return gradients_disabled
     sampler = _innermost_sampler(loader)
-    draws_no_order = isinstance(sampler, SequentialSampler) or not getattr(sampler, "shuffle", True)
+    draws_no_order = isinstance(sampler, SequentialSampler) or not getattr(
+        sampler, "shuffle", True
+    )
     if draws_no_order and not isinstance(loader.dataset, IterableDataset):
         return order_fixed
     return may_be_training
 
 
 def is_shuffled(loader: DataLoader[Any]) -> bool:
-    """Whether a sampler of torch draws a random order; custom samplers may give batches in any order."""
+    """Whether a sampler of torch draws a random order; custom samplers may give batches
+    in any order."""
     sampler = _innermost_sampler(loader)
     if isinstance(sampler, DistributedSampler):
         return sampler.shuffle
-    return isinstance(sampler, RandomSampler | SubsetRandomSampler | WeightedRandomSampler)
+    return isinstance(
+        sampler, RandomSampler | SubsetRandomSampler | WeightedRandomSampler
+    )
 
 
 def shuffles_by_default_generator(loader: DataLoader[Any]) -> bool:
-    """Whether the order of an epoch depends on what has been drawn from torch's default generator."""
+    """Whether the order of an epoch depends on what has been drawn from torch's default
+    generator."""
     sampler = _innermost_sampler(loader)
-    if isinstance(sampler, SequentialSampler | DistributedSampler) or isinstance(loader.dataset, IterableDataset):
+    if isinstance(sampler, SequentialSampler | DistributedSampler) or isinstance(
+        loader.dataset, IterableDataset
+    ):
         return False
     return getattr(sampler, "generator", None) is None
 
 
 def order_restorer(loader: DataLoader[Any]) -> Callable[[], None]:
-    """Returns a function that restores the generators of the order of an epoch, to begin the epoch once more."""
+    """Returns a function that restores the generators of the order of an epoch, to
+    begin the epoch once more."""
     of_sampler = getattr(_innermost_sampler(loader), "generator", None)
     states: dict[torch.Generator, torch.Tensor] = {}
     for generator in (torch.default_generator, loader.generator, of_sampler):
@@ -129,11 +149,13 @@ def _innermost_sampler(sampler: Any) -> Any:
 def with_settings(loader: AnyLoader, settings: LoaderSettings) -> AnyLoader:
     """Returns a copy of a DataLoader, of the same class, with other settings.
 
-    An object that wraps a DataLoader, such as the loaders of accelerate and webdataset, is copied too. The copy shares
-    dataset, sampler, generator, collate_fn, worker_init_fn and the attributes of a subclass with the loader. Iterators
-    in attributes (some subclasses keep one, to keep its workers) are made again. The settings are canonical;
-    ``shuffle`` is ignored, since the sampler decides. If the number of workers changes, they seed the dataset's own
-    random number generators. ConfigurationError if another object makes batches of another size.
+    An object that wraps a DataLoader, such as the loaders of accelerate and webdataset,
+    is copied too. The copy shares dataset, sampler, generator, collate_fn,
+    worker_init_fn and the attributes of a subclass with the loader. Iterators in
+    attributes (some subclasses keep one, to keep its workers) are made again. The
+    settings are canonical; ``shuffle`` is ignored, since the sampler decides. If the
+    number of workers changes, they seed the dataset's own random number generators.
+    ConfigurationError if another object makes batches of another size.
     """
     copied = copy_with(unwrapped(loader), settings)
     renew_iterators(copied)
@@ -141,9 +163,11 @@ def with_settings(loader: AnyLoader, settings: LoaderSettings) -> AnyLoader:
 
 
 def renew_iterators(loader: DataLoader[Any]) -> bool:
-    """Makes the iterators in attributes of a copy again, without drawing from the program's random numbers.
+    """Makes the iterators in attributes of a copy again, without drawing from the
+    program's random numbers.
 
-    Their workers start at once, with the loader as it is now. Returns whether there are any.
+    Their workers start at once, with the loader as it is now. Returns whether there are
+    any.
     """
     names = _kept_iterators(loader)
     for name in names:
@@ -154,7 +178,8 @@ def renew_iterators(loader: DataLoader[Any]) -> bool:
 
 
 def with_inner(loader: AnyLoader, inner: DataLoader[Any]) -> AnyLoader:
-    """Returns ``inner`` for a DataLoader; for an object that wraps a DataLoader, a copy that wraps ``inner``."""
+    """Returns ``inner`` for a DataLoader; for an object that wraps a DataLoader, a copy
+    that wraps ``inner``."""
     wrapped = _wrapped(loader)
     if wrapped is None:
         return cast("AnyLoader", inner)
@@ -162,20 +187,26 @@ def with_inner(loader: AnyLoader, inner: DataLoader[Any]) -> AnyLoader:
     changed = with_inner(before, inner)
     value: Any = changed
     if isinstance(vars(loader)[name], list):
-        value = [changed if element is before else element for element in vars(loader)[name]]
-    wrapper = object.__new__(type(loader))  # copy.copy would call __getattr__, which may need the DataLoader
+        value = [
+            changed if element is before else element for element in vars(loader)[name]
+        ]
+    # copy.copy would call __getattr__, which may need the DataLoader
+    wrapper = object.__new__(type(loader))
     vars(wrapper).update(vars(loader))
     vars(wrapper)[name] = value
     return wrapper
 
 
 def unwrapped(loader: Any) -> DataLoader[Any]:
-    """Returns the DataLoader itself, or the DataLoader in a wrapper; ConfigurationError if there is none or several."""
+    """Returns the DataLoader itself, or the DataLoader in a wrapper; ConfigurationError
+    if there is none or several."""
     wrapped = _wrapped(loader)
     if wrapped is not None:
         return unwrapped(wrapped[1])
     if not isinstance(loader, DataLoader):
-        raise ConfigurationError(f"{type(loader).__name__}: must be a DataLoader, or an object that wraps one")
+        raise ConfigurationError(
+            f"{type(loader).__name__}: must be a DataLoader, or an object that wraps one"
+        )
     return loader
 
 
@@ -188,14 +219,24 @@ def untuned(loader: DataLoader[Any]) -> DataLoader[Any]:
 
 
 def is_loader(value: object) -> bool:
-    """Whether the object is a DataLoader, or has a DataLoader in an attribute and is no map-style dataset."""
-    is_map_style = getattr(type(value), "__getitem__", Dataset.__getitem__) is not Dataset.__getitem__
-    return isinstance(value, DataLoader) or (not is_map_style and _wrapped(value) is not None)
+    """Whether the object is a DataLoader, or has a DataLoader in an attribute and is no
+    map-style dataset."""
+    is_map_style = (
+        getattr(type(value), "__getitem__", Dataset.__getitem__)
+        is not Dataset.__getitem__
+    )
+    return isinstance(value, DataLoader) or (
+        not is_map_style and _wrapped(value) is not None
+    )
 
 
 def _wrapped(wrapper: Any) -> tuple[str, DataLoader[Any]] | None:
-    """Returns the DataLoader in an attribute, or in a list in an attribute, with the name of the attribute."""
-    if isinstance(wrapper, DataLoader) and type(wrapper).__iter__ is DataLoader.__iter__:
+    """Returns the DataLoader in an attribute, or in a list in an attribute, with the
+    name of the attribute."""
+    if (
+        isinstance(wrapper, DataLoader)
+        and type(wrapper).__iter__ is DataLoader.__iter__
+    ):
         return None  # it is the loader, even if its attributes hold DataLoaders
     inner: list[tuple[str, DataLoader[Any]]] = []
     for name, value in getattr(wrapper, "__dict__", {}).items():
@@ -204,14 +245,18 @@ def _wrapped(wrapper: Any) -> tuple[str, DataLoader[Any]] | None:
                 inner.append((name, element))
     if len(inner) > 1:
         names = ", ".join(dict(inner))
-        raise ConfigurationError(f"{type(wrapper).__name__} has {len(inner)} DataLoaders ({names}): tune each of them")
+        raise ConfigurationError(
+            f"{type(wrapper).__name__} has {len(inner)} DataLoaders ({names}): tune each of them"
+        )
     return inner[0] if inner else None
 
 
 def without_workers(loader: Loader) -> Loader:
-    """Returns a copy without workers, to be pickled or passed to ``with_settings``, not to be iterated.
+    """Returns a copy without workers, to be pickled or passed to ``with_settings``, not
+    to be iterated.
 
-    No iterator is made for it, since that would draw from the random numbers of the program.
+    No iterator is made for it, since that would draw from the random numbers of the
+    program.
     """
     copied = copy_with(loader, settings_of(loader).with_workers(0))
     leave_out_iterators(copied)
@@ -219,54 +264,86 @@ def without_workers(loader: Loader) -> Loader:
 
 
 def leave_out_iterators(loader: DataLoader[Any]) -> None:
-    """Replaces the iterators in attributes of a loader that is not iterated, so that they end with the original."""
+    """Replaces the iterators in attributes of a loader that is not iterated, so that
+    they end with the original."""
     vars(loader).update(dict.fromkeys(_kept_iterators(loader), KeptIterator()))
 
 
 def copy_with(loader: Loader, settings: LoaderSettings) -> Loader:
-    """Returns a copy of a DataLoader as by ``with_settings``, with the loader's iterators in attributes.
+    """Returns a copy of a DataLoader as by ``with_settings``, with the loader's
+    iterators in attributes.
 
     ``renew_iterators`` or ``leave_out_iterators`` must follow.
     """
     copied = copy.copy(loader)
-    attributes = vars(copied)  # DataLoader.__setattr__ refuses some attributes after __init__
-    for name in ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers", "timeout", "in_order"):
+    # DataLoader.__setattr__ refuses some attributes after __init__
+    attributes = vars(copied)
+    for name in (
+        "num_workers",
+        "pin_memory",
+        "prefetch_factor",
+        "persistent_workers",
+        "timeout",
+        "in_order",
+    ):
         if name in attributes:
             attributes[name] = getattr(settings, name)
     if settings.num_workers:
         attributes["prefetch_factor"] = settings.prefetched
     torch_internals.forget_iterator(copied)
-    context: Any = loader.multiprocessing_context  # may be an object of the user's class
-    if context is None or context.get_start_method() != settings.multiprocessing_context:
+    # may be an object of the user's class
+    context: Any = loader.multiprocessing_context
+    if (
+        context is None
+        or context.get_start_method() != settings.multiprocessing_context
+    ):
         context = settings.multiprocessing_context
     copied.multiprocessing_context = context
-    if (settings.batch_size, settings.drop_last) != (loader.batch_size, loader.drop_last):
+    if (settings.batch_size, settings.drop_last) != (
+        loader.batch_size,
+        loader.drop_last,
+    ):
         _set_batch_size(copied, settings.batch_size, settings.drop_last)
-    if settings.num_workers not in (0, loader.num_workers) and generators.of_loader(loader):
-        copied.worker_init_fn = SeededGenerators(loader.worker_init_fn, loader.collate_fn)
+    if settings.num_workers not in (0, loader.num_workers) and generators.of_loader(
+        loader
+    ):
+        copied.worker_init_fn = SeededGenerators(
+            loader.worker_init_fn, loader.collate_fn
+        )
     return copied
 
 
-def _set_batch_size(loader: DataLoader[Any], batch_size: int | None, drop_last: bool) -> None:
+def _set_batch_size(
+    loader: DataLoader[Any], batch_size: int | None, drop_last: bool
+) -> None:
     sampler = loader.batch_sampler
     if batch_size is None or type(sampler) is not BatchSampler:
         maker = "the dataset" if sampler is None else type(sampler).__name__
-        raise ConfigurationError(f"batch_size={batch_size}: {maker} makes the batches of this DataLoader; must be null")
+        raise ConfigurationError(
+            f"batch_size={batch_size}: {maker} makes the batches of this DataLoader; must be null"
+        )
     batches = BatchSampler(sampler.sampler, batch_size, drop_last)
-    vars(loader).update(batch_size=batch_size, drop_last=drop_last, batch_sampler=batches)
+    vars(loader).update(
+        batch_size=batch_size, drop_last=drop_last, batch_sampler=batches
+    )
 
 
 class KeptIterator:
-    """Placeholder for an iterator in an attribute of a loader that is not iterated, and in a pickled dataset."""
+    """Placeholder for an iterator in an attribute of a loader that is not iterated, and
+    in a pickled dataset."""
 
     def __next__(self) -> Any:
-        """Says why a dataset that takes its samples from an inner DataLoader cannot make one."""
+        """Says why a dataset that takes its samples from an inner DataLoader cannot
+        make one."""
         why = "the dataset holds an iterator of a DataLoader, of which no other process can have a copy"
-        raise TypeError(f"{why}; pass a function that makes both, such as lambda: DataLoader(...)")
+        raise TypeError(
+            f"{why}; pass a function that makes both, such as lambda: DataLoader(...)"
+        )
 
 
 def batches_of_endless(loader: DataLoader[Any]) -> int:
-    """Returns the batches of an epoch if the class of a plain loader takes epochs from one iterator, as ultralytics'.
+    """Returns the batches of an epoch if the class of a plain loader takes epochs from
+    one iterator, as ultralytics'.
 
     0 for other loaders, and if the length is unknown.
     """
@@ -289,12 +366,14 @@ def start_method(loader: DataLoader[Any]) -> str:
 
 
 def index_sampler(loader: DataLoader[Any]) -> Any:
-    """Returns what a DataLoader iterates over: its batch sampler, or its sampler if it does not make batches."""
+    """Returns what a DataLoader iterates over: its batch sampler, or its sampler if it
+    does not make batches."""
     return loader.sampler if loader.batch_sampler is None else loader.batch_sampler
 
 
 def gives_samples(loader: DataLoader[Any]) -> bool:
-    """Whether it gives single samples: of a map-style dataset, without a batch size, by a sampler of single keys.
+    """Whether it gives single samples: of a map-style dataset, without a batch size, by
+    a sampler of single keys.
 
     Reads one key of the sampler, without drawing from torch's random numbers.
     """
@@ -317,7 +396,8 @@ def samples_per_epoch(loader: DataLoader[Any]) -> int | None:
 
 
 def length(sized: Any) -> int | None:
-    """Returns ``len`` of a dataset, sampler or loader; None if it has none, or returns a number that Python refuses."""
+    """Returns ``len`` of a dataset, sampler or loader; None if it has none, or returns
+    a number that Python refuses."""
     try:
         return len(sized)
     except (TypeError, NotImplementedError, ValueError, OverflowError):
@@ -325,12 +405,15 @@ def length(sized: Any) -> int | None:
 
 
 def check_length(dataset: Any) -> None:
-    """Raises DatasetError if the length of a dataset is negative or too large for Python."""
+    """Raises DatasetError if the length of a dataset is negative or too large for
+    Python."""
     try:
         len(dataset)
     except (ValueError, OverflowError) as error:
         name = f"{type(dataset).__name__}.__len__()"
-        raise DatasetError(one_line(f"{name}: {error}; must return an integer from 0 to {sys.maxsize}")) from error
+        raise DatasetError(
+            one_line(f"{name}: {error}; must return an integer from 0 to {sys.maxsize}")
+        ) from error
     except (TypeError, NotImplementedError):  # it has no length
         return
 
@@ -339,8 +422,10 @@ class Source:
     """Makes DataLoaders with chosen settings over one dataset.
 
     Args:
-        dataset_or_loader: A dataset; or a DataLoader or its wrapper, which is copied and not iterated itself.
-        seed: Seed of the order of the samples where no sampler of the user decides it; equal for all ranks.
+        dataset_or_loader: A dataset; or a DataLoader or its wrapper, which is copied
+            and not iterated itself.
+        seed: Seed of the order of the samples where no sampler of the user decides it;
+            equal for all ranks.
         rank: The rank whose share of the samples is loaded.
         ranks: Number of ranks.
 
@@ -349,7 +434,9 @@ class Source:
         settings: Of the DataLoader; None for a dataset.
     """
 
-    def __init__(self, dataset_or_loader: Any, seed: int, rank: int = 0, ranks: int = 1) -> None:
+    def __init__(
+        self, dataset_or_loader: Any, seed: int, rank: int = 0, ranks: int = 1
+    ) -> None:
         self.dataset: Any = dataset_or_loader
         self.settings: LoaderSettings | None = None
         self._template: DataLoader[Any] | None = None
@@ -361,14 +448,22 @@ class Source:
         self.rank, self._ranks = rank, ranks
 
     def fingerprint(self) -> str:
-        """Returns the fingerprint of the dataset and the functions of the DataLoader."""
+        """Returns the fingerprint of the dataset and the functions of the
+        DataLoader."""
         template = self._template
-        functions = () if template is None else (template.collate_fn, template.worker_init_fn, index_sampler(template))
+        functions = (
+            ()
+            if template is None
+            else (template.collate_fn, template.worker_init_fn, index_sampler(template))
+        )
         return fingerprint(self.dataset, *functions)
 
     def unseeded_generators(self) -> tuple[str, ...]:
-        """Returns places of random number generators of the dataset, unless a ``worker_init_fn`` may seed them."""
-        loader: DataLoader[Any] = DataLoader(self.dataset) if self._template is None else self._template
+        """Returns places of random number generators of the dataset, unless a
+        ``worker_init_fn`` may seed them."""
+        loader: DataLoader[Any] = (
+            DataLoader(self.dataset) if self._template is None else self._template
+        )
         return () if loader.worker_init_fn else generators.of_loader(loader)
 
     @property
@@ -377,24 +472,37 @@ class Source:
         return isinstance(self.dataset, IterableDataset)
 
     def is_shuffled(self, settings: LoaderSettings) -> bool:
-        """Whether a DataLoader with these settings has batches in a random order, as far as is known."""
+        """Whether a DataLoader with these settings has batches in a random order, as
+        far as is known."""
         if self.is_iterable:
             return False
-        return settings.shuffle if self._template is None else is_shuffled(self._template)
+        return (
+            settings.shuffle if self._template is None else is_shuffled(self._template)
+        )
 
     @property
     def samples(self) -> int | None:
-        """Samples per epoch, of all ranks if a sampler shares them among ranks; None if unknown."""
-        if self._template is None or (self._ranks > 1 and isinstance(self._template.sampler, DistributedSampler)):
+        """Samples per epoch, of all ranks if a sampler shares them among ranks; None if
+        unknown."""
+        if self._template is None or (
+            self._ranks > 1 and isinstance(self._template.sampler, DistributedSampler)
+        ):
             return length(self.dataset)
         return samples_per_epoch(self._template)
 
-    def loader(self, settings: LoaderSettings, collate_fn: Callable[[list[Any]], Any] | None) -> DataLoader[Any]:
-        """Makes a DataLoader with these settings and the samples of this rank; ``renew_iterators`` must follow.
+    def loader(
+        self, settings: LoaderSettings, collate_fn: Callable[[list[Any]], Any] | None
+    ) -> DataLoader[Any]:
+        """Makes a DataLoader with these settings and the samples of this rank;
+        ``renew_iterators`` must follow.
 
         ``shuffle`` is ignored for an iterable dataset and for a DataLoader of the user.
         """
-        loader = self._of_dataset(settings) if self._template is None else copy_with(self._template, settings)
+        loader = (
+            self._of_dataset(settings)
+            if self._template is None
+            else copy_with(self._template, settings)
+        )
         if collate_fn is not None:
             loader.collate_fn = collate_fn
         if self._ranks > 1:
@@ -407,13 +515,21 @@ class Source:
             del keywords["in_order"]
         if self.is_iterable:
             del keywords["shuffle"]
-        return DataLoader(self.dataset, generator=torch.Generator().manual_seed(self._seed), **keywords)
+        return DataLoader(
+            self.dataset,
+            generator=torch.Generator().manual_seed(self._seed),
+            **keywords,
+        )
 
 
-def in_runs(loader: DataLoader[Any], queued_batches: int, place: float = 0.0) -> BatchesInRuns | None:
-    """Makes a DataLoader take batches from the whole epoch instead of its beginning; None if it already does.
+def in_runs(
+    loader: DataLoader[Any], queued_batches: int, place: float = 0.0
+) -> BatchesInRuns | None:
+    """Makes a DataLoader take batches from the whole epoch instead of its beginning;
+    None if it already does.
 
-    A random sampler does; an iterable dataset has one order, and so does a sampler that is not listed.
+    A random sampler does; an iterable dataset has one order, and so does a sampler that
+    is not listed.
     """
     if loader.batch_sampler is None or isinstance(loader.dataset, IterableDataset):
         return None
@@ -428,9 +544,11 @@ def in_runs(loader: DataLoader[Any], queued_batches: int, place: float = 0.0) ->
 
 
 def _listed(sampler: Any) -> list[Any] | None:
-    """Lists the batches of a sampler; None for too many, and for a sampler whose own time would be missing then.
+    """Lists the batches of a sampler; None for too many, and for a sampler whose own
+    time would be missing then.
 
-    Such a sampler reads data, for example: the training loop waits for it, whatever the number of workers.
+    Such a sampler reads data, for example: the training loop waits for it, whatever the
+    number of workers.
     """
     batches, indices = [], 0
     began_s = time.perf_counter()
@@ -445,9 +563,11 @@ def _listed(sampler: Any) -> list[Any] | None:
 
 
 def begin_at(loader: DataLoader[Any], place: float) -> Sequence[int]:
-    """Makes the epochs of a DataLoader begin at a place, a share of the epoch; returns the order of its batches.
+    """Makes the epochs of a DataLoader begin at a place, a share of the epoch; returns
+    the order of its batches.
 
-    An iterable dataset begins at its beginning. Its order is empty, and so is an order of unknown length.
+    An iterable dataset begins at its beginning. Its order is empty, and so is an order
+    of unknown length.
     """
     batches = 0 if isinstance(loader.dataset, IterableDataset) else length(loader) or 0
     first = int(place * batches)
@@ -458,7 +578,8 @@ def begin_at(loader: DataLoader[Any], place: float) -> Sequence[int]:
 
 
 def time_sampler(loader: DataLoader[Any]) -> SamplerClock:
-    """Times the sampler of a DataLoader; an iterable dataset has none that takes time."""
+    """Times the sampler of a DataLoader; an iterable dataset has none that takes
+    time."""
     clock = SamplerClock()
     if not isinstance(loader.dataset, IterableDataset):
         replace_index_sampler(loader, TimedBatches(index_sampler(loader), clock))
@@ -466,25 +587,38 @@ def time_sampler(loader: DataLoader[Any]) -> SamplerClock:
 
 
 def replace_index_sampler(loader: DataLoader[Any], batches: Any) -> None:
-    """Replaces what a DataLoader iterates over; DataLoader.__setattr__ refuses a sampler after __init__."""
-    vars(loader)["sampler" if loader.batch_sampler is None else "batch_sampler"] = batches
+    """Replaces what a DataLoader iterates over; DataLoader.__setattr__ refuses a
+    sampler after __init__."""
+    vars(loader)["sampler" if loader.batch_sampler is None else "batch_sampler"] = (
+        batches
+    )
 
 
-def _share_among_ranks(loader: DataLoader[Any], rank: int, ranks: int, seed: int) -> None:
-    """Sets a DistributedSampler, unless the sampler or the dataset of the user shares the samples among ranks."""
+def _share_among_ranks(
+    loader: DataLoader[Any], rank: int, ranks: int, seed: int
+) -> None:
+    """Sets a DistributedSampler, unless the sampler or the dataset of the user shares
+    the samples among ranks."""
     sampler: Any = loader.sampler
     if isinstance(loader.dataset, IterableDataset):
         return
-    if type(sampler) is DistributedSampler and (sampler.num_replicas, sampler.rank) != (ranks, rank):
+    if type(sampler) is DistributedSampler and (sampler.num_replicas, sampler.rank) != (
+        ranks,
+        rank,
+    ):
         shuffle = sampler.shuffle
     elif type(sampler) in {RandomSampler, SequentialSampler}:
         shuffle = isinstance(sampler, RandomSampler)
     else:
         return
-    share: DistributedSampler[Any] = DistributedSampler(loader.dataset, ranks, rank, shuffle, seed, loader.drop_last)
+    share: DistributedSampler[Any] = DistributedSampler(
+        loader.dataset, ranks, rank, shuffle, seed, loader.drop_last
+    )
     attributes = vars(loader)  # DataLoader.__setattr__ refuses a sampler after __init__
     if loader.batch_sampler is None:
         attributes["sampler"] = share
     elif type(loader.batch_sampler) is BatchSampler and loader.batch_size is not None:
         attributes["sampler"] = share
-        attributes["batch_sampler"] = BatchSampler(share, loader.batch_size, loader.drop_last)
+        attributes["batch_sampler"] = BatchSampler(
+            share, loader.batch_size, loader.drop_last
+        )

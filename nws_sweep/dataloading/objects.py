@@ -1,7 +1,9 @@
-"""Finds the objects that a dataset reaches, and containers of many Python objects, which forked workers copy.
+"""Finds the objects that a dataset reaches, and containers of many Python objects,
+which forked workers copy.
 
-Forked processes share a memory page until one writes to it. Reading a Python object writes its reference count, so each
-worker copies the lists of file names that it reads; an array or a tensor is one object.
+Forked processes share a memory page until one writes to it. Reading a Python object
+writes its reference count, so each worker copies the lists of file names that it reads;
+an array or a tensor is one object.
 """
 
 import contextlib
@@ -17,26 +19,35 @@ from typing import Any
 
 import numpy as np
 
-from nws_sweep.dataloading.fingerprints import CONTAINERS, attributes, is_library, is_of_library
+from nws_sweep.dataloading.fingerprints import (
+    CONTAINERS,
+    attributes,
+    is_library,
+    is_of_library,
+)
 from nws_sweep.records import PythonObjects
 
 _LEAST_BYTES = 1_000_000
-# Elements from which on a container is taken to hold samples; smaller containers hold parts, such as datasets.
+# Elements from which on a container is taken to hold samples; smaller containers hold
+# parts, such as datasets.
 _MANY = 1000
 _SAMPLED = 1000
 _MOST_DEPTH = 5  # of sizes
 _MOST_OBJECTS = 20_000  # some tens of milliseconds
 _PAGE_BYTES = 4096  # copied of a large object: the page with its reference count
 _ARRAY_BYTES = 128
-_IN_MEMORY = ("numpy", "torch", "pandas", "pyarrow", "polars")  # whose arrays and tables hold no handles
+# whose arrays and tables hold no handles
+_IN_MEMORY = ("numpy", "torch", "pandas", "pyarrow", "polars")
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), ModuleType, logging.Logger)
 _ATOMS = (*_PLAIN, type, FunctionType, MethodType)
 
 
 def python_objects(dataset: Any) -> tuple[PythonObjects, ...]:
-    """Returns containers of many Python objects in a dataset or in the datasets that it wraps, the largest first.
+    """Returns containers of many Python objects in a dataset or in the datasets that it
+    wraps, the largest first.
 
-    Sizes are estimated from 1000 elements of each; repeated references to one object, such as a label, count once.
+    Sizes are estimated from 1000 elements of each; repeated references to one object,
+    such as a label, count once.
     """
     large = []
     for path, value in walk(dataset):
@@ -48,8 +59,13 @@ def python_objects(dataset: Any) -> tuple[PythonObjects, ...]:
 
 
 def containers(dataset: Any) -> list[tuple[str, Any]]:
-    """Returns the containers in a dataset with their places, but for containers in large ones."""
-    return [(f"dataset.{place}", value) for place, value in walk(dataset) if isinstance(value, CONTAINERS)]
+    """Returns the containers in a dataset with their places, but for containers in
+    large ones."""
+    return [
+        (f"dataset.{place}", value)
+        for place, value in walk(dataset)
+        if isinstance(value, CONTAINERS)
+    ]
 
 
 def walk(
@@ -59,16 +75,18 @@ def walk(
     most_elements: int | None = None,
     is_leaf: Callable[[Any], bool] = lambda value: False,
 ) -> Iterator[tuple[str, Any]]:
-    """Yields the objects that a dataset reaches, the nearest first, with their places such as ``parts[0].samples``.
+    """Yields the objects that a dataset reaches, the nearest first, with their places
+    such as ``parts[0].samples``.
 
-    They are reached by attributes, elements of containers, closures, and the globals of functions and attributes of
-    classes outside of libraries. Plain values are left out.
+    They are reached by attributes, elements of containers, closures, and the globals of
+    functions and attributes of classes outside of libraries. Plain values are left out.
 
     Args:
         value: A dataset, or another object.
         most_objects: At most so many are yielded.
-        most_elements: Of each container about so many elements, at even distances, of a mapping values; None for all
-            elements of small containers and none of large containers.
+        most_elements: Of each container about so many elements, at even distances, of a
+            mapping values; None for all elements of small containers and none of large
+            containers.
         is_leaf: Whether what an object holds is left out.
     """
     reached: dict[int, Any] = {}  # by id; holds references, so that no id is reused
@@ -89,8 +107,11 @@ def _length(value: Any) -> int:
     return 0 if elements is None else len(elements)
 
 
-def _parts(value: Any, path: str, most_elements: int | None) -> Iterator[tuple[str, Any]]:
-    """Yields the parts of a value: of an array none, unless it has the store that it reads from."""
+def _parts(
+    value: Any, path: str, most_elements: int | None
+) -> Iterator[tuple[str, Any]]:
+    """Yields the parts of a value: of an array none, unless it has the store that it
+    reads from."""
     if most_elements is None and (_is_large(value) or _is_array(value)):
         return
     if _is_array(value) and not _reads_from_store(value):
@@ -124,9 +145,11 @@ def _parts_of_object(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _items(value: Any) -> Iterable[tuple[Any, Any]] | None:
-    """Returns keys or indices of a container with its elements; None for other objects."""
+    """Returns keys or indices of a container with its elements; None for other
+    objects."""
     kind = type(value)
-    if isinstance(value, dict) or (hasattr(kind, "dtypes") and hasattr(kind, "items")):  # or a DataFrame
+    # or a DataFrame
+    if isinstance(value, dict) or (hasattr(kind, "dtypes") and hasattr(kind, "items")):
         items: Iterable[tuple[Any, Any]] = value.items()
         return items
     elements = _elements(value)
@@ -134,7 +157,8 @@ def _items(value: Any) -> Iterable[tuple[Any, Any]] | None:
 
 
 def _of_class(kind: type, prefix: str) -> Iterator[tuple[str, Any]]:
-    """Yields what the functions of a class use, and its attributes that are not of a library."""
+    """Yields what the functions of a class use, and its attributes that are not of a
+    library."""
     for base in kind.__mro__:
         is_of_user = not is_of_library(base)
         for name, member in vars(base).items():
@@ -147,7 +171,8 @@ def _of_class(kind: type, prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def _used_by(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """Yields the variables of a closure, the used globals, and functions of modules; none of a library's function."""
+    """Yields the variables of a closure, the used globals, and functions of modules;
+    none of a library's function."""
     if is_library(function.__code__.co_filename):
         return
     with contextlib.suppress(ValueError):  # an empty cell
@@ -157,8 +182,11 @@ def _used_by(function: FunctionType) -> Iterator[tuple[str, Any]]:
         yield from _of_modules(function.__code__.co_names, variables.values())
 
 
-def _of_modules(names: Sequence[str], values: Iterable[Any]) -> Iterator[tuple[str, FunctionType]]:
-    """Yields functions with these names in the modules among the values, as ``helpers.read`` is named in code."""
+def _of_modules(
+    names: Sequence[str], values: Iterable[Any]
+) -> Iterator[tuple[str, FunctionType]]:
+    """Yields functions with these names in the modules among the values, as
+    ``helpers.read`` is named in code."""
     modules = [value for value in values if isinstance(value, ModuleType)]
     for module in modules:  # which grows by modules in modules
         for name in names:
@@ -192,7 +220,8 @@ def _summary(container: Any, path: str) -> PythonObjects:
 
 
 def _add_sizes(value: Any, sizes: dict[int, int], depth: int = _MOST_DEPTH) -> bool:
-    """Adds the sizes of an object and of the objects in it to ``sizes``; returns whether the object was not there."""
+    """Adds the sizes of an object and of the objects in it to ``sizes``; returns
+    whether the object was not there."""
     if id(value) in sizes:
         return False
     if _is_array(value):
@@ -211,11 +240,15 @@ def _add_sizes(value: Any, sizes: dict[int, int], depth: int = _MOST_DEPTH) -> b
 
 
 def _elements(value: Any) -> Any:
-    """Returns the elements of a container, an object array of NumPy or an object column of pandas; None for others."""
+    """Returns the elements of a container, an object array of NumPy or an object column
+    of pandas; None for others."""
     if isinstance(value, CONTAINERS):
         return value
-    # Arrays of other libraries, such as those of h5py and zarr, would be read from their files.
-    if isinstance(value, np.ndarray) or f"{type(value).__module__}.".startswith("pandas."):
+    # Arrays of other libraries, such as those of h5py and zarr, would be read from
+    # their files.
+    if isinstance(value, np.ndarray) or f"{type(value).__module__}.".startswith(
+        "pandas."
+    ):
         dtype = getattr(value, "dtype", None)
         if isinstance(dtype, np.dtype) and dtype.kind == "O":
             return np.asarray(value).reshape(-1)
@@ -227,11 +260,13 @@ def _is_large(value: Any) -> bool:
 
 
 def _reads_from_store(value: Any) -> bool:
-    """Whether an array is of another library, such as zarr and xarray: it holds the store that it reads from."""
+    """Whether an array is of another library, such as zarr and xarray: it holds the
+    store that it reads from."""
     library, _, _ = type(value).__module__.partition(".")
     return _is_array(value) and library not in _IN_MEMORY
 
 
 def _is_array(value: Any) -> bool:
-    """Whether the values are not Python objects: arrays of NumPy and pyarrow, tensors, columns of pandas."""
+    """Whether the values are not Python objects: arrays of NumPy and pyarrow, tensors,
+    columns of pandas."""
     return hasattr(type(value), "nbytes") and _elements(value) is None

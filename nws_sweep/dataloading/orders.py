@@ -1,4 +1,5 @@
-"""Orders the batches of an epoch for trial processes, and times samplers. Pure; imports no torch."""
+"""Orders the batches of an epoch for trial processes, and times samplers. Pure; imports
+no torch."""
 
 import contextlib
 import itertools
@@ -9,22 +10,26 @@ from dataclasses import dataclass
 from typing import Any
 
 GOLDEN = (5**0.5 - 1) / 2  # its multiples modulo 1 are a sequence of low discrepancy
-_LEAST_RUN, _FEWEST_RUNS = 4, 4  # batches of a run of neighbours, unless the queue holds more, and runs of an epoch
+# batches of a run of neighbours, unless the queue holds more, and runs of an epoch
+_LEAST_RUN, _FEWEST_RUNS = 4, 4
 
 
 class BatchesInRuns:
     """The batches of a sampler in runs of neighbours from the whole epoch.
 
-    Neighbours profit from what was read for them, such as a compressed chunk; an epoch may cost more at its end, and a
-    slow candidate takes only tens of batches in a window. So runs are short. They begin at multiples of their length:
-    the run that is taken as number i, i times the golden ratio modulo 1 from the beginning of the epoch, a sequence of
-    low discrepancy (Niederreiter, Random Number Generation and Quasi-Monte Carlo Methods, 1992, section 3.1). So runs
-    of any length come from the same parts of the epoch: candidates have batches in common. Each epoch begins with
+    Neighbours profit from what was read for them, such as a compressed chunk; an epoch
+    may cost more at its end, and a slow candidate takes only tens of batches in a
+    window. So runs are short. They begin at multiples of their length: the run that is
+    taken as number i, i times the golden ratio modulo 1 from the beginning of the
+    epoch, a sequence of low discrepancy (Niederreiter, Random Number Generation and
+    Quasi-Monte Carlo Methods, 1992, section 3.1). So runs of any length come from the
+    same parts of the epoch: candidates have batches in common. Each epoch begins with
     another run, because windows do not reach its last batches.
 
     Args:
         batches: Of the sampler, in its order.
-        queued_batches: That the queue of the DataLoader holds: a run is at least as long.
+        queued_batches: That the queue of the DataLoader holds: a run is at least as
+            long.
         place: Share of the runs before the first that is taken, from 0 to 1.
 
     Attributes:
@@ -32,9 +37,13 @@ class BatchesInRuns:
         is_whole: Whether the whole epoch is taken in the sampler's order.
     """
 
-    def __init__(self, batches: Sequence[Any], queued_batches: int, place: float) -> None:
+    def __init__(
+        self, batches: Sequence[Any], queued_batches: int, place: float
+    ) -> None:
         self._batches, self._place = batches, place
-        self._run_length = min(max(_LEAST_RUN, queued_batches), max(1, len(batches) // _FEWEST_RUNS))
+        self._run_length = min(
+            max(_LEAST_RUN, queued_batches), max(1, len(batches) // _FEWEST_RUNS)
+        )
         self.order: list[int] = []
         self.is_whole = False
 
@@ -60,11 +69,13 @@ class BatchesInRuns:
 
 
 class RotatedBatches:
-    """The batches of a sampler from batch ``first`` to the end, then the batches before it."""
+    """The batches of a sampler from batch ``first`` to the end, then the batches before
+    it."""
 
     def __init__(self, batches: Any, first: int) -> None:
         self._batches, self._first = batches, first
-        self.sampler = getattr(batches, "sampler", None)  # where loaders of timm and ultralytics look for the length
+        # where loaders of timm and ultralytics look for the length
+        self.sampler = getattr(batches, "sampler", None)
 
     def __iter__(self) -> Iterator[Any]:
         batches = iter(self._batches)

@@ -1,6 +1,8 @@
-"""Pickles objects of the user's process into files that trial processes load, or keeps an object for forked processes.
+"""Pickles objects of the user's process into files that trial processes load, or keeps
+an object for forked processes.
 
-Classes and functions of a script or a notebook are pickled by value, others by import path.
+Classes and functions of a script or a notebook are pickled by value, others by import
+path.
 """
 
 import functools
@@ -26,28 +28,40 @@ from nws_sweep.system import torch_internals
 _LOAD = f"{__name__}.load"
 
 
-def write(what: str, value: Any, path: Path, is_maker: bool = False, remedy: str = "") -> dict[str, Any]:
-    """Pickles an object into a new file and returns the node by which Hydra's ``instantiate`` loads it.
+def write(
+    what: str, value: Any, path: Path, is_maker: bool = False, remedy: str = ""
+) -> dict[str, Any]:
+    """Pickles an object into a new file and returns the node by which Hydra's
+    ``instantiate`` loads it.
 
-    A maker is a function that the trial process calls to make the object. UnpicklableError, in which the object is
-    called ``what`` and the remedy is named, if it cannot be pickled.
+    A maker is a function that the trial process calls to make the object.
+    UnpicklableError, in which the object is called ``what`` and the remedy is named, if
+    it cannot be pickled.
     """
     try:
         with path.open("xb") as file:
             _Pickler(file).dump(value)
     except Exception as error:  # code of the user may raise anything
         what = f"{what} of type {type(value).__name__} cannot be pickled for the trial process"
-        raise UnpicklableError(one_line(f"{what} ({type(error).__name__}: {error})"), remedy) from error
+        raise UnpicklableError(
+            one_line(f"{what} ({type(error).__name__}: {error})"), remedy
+        ) from error
     # Spawned workers of a notebook do not get its classes in the user's process either.
     is_script = hasattr(sys.modules["__main__"], "__file__")
-    return {"_target_": _LOAD, "path": str(path), "is_script": is_script, "is_maker": is_maker}
+    return {
+        "_target_": _LOAD,
+        "path": str(path),
+        "is_script": is_script,
+        "is_maker": is_maker,
+    }
 
 
 def load(path: str, is_script: bool, is_maker: bool = False) -> Any:
     """Loads the object, and calls it if it is a maker.
 
-    For a script, classes of its main module are sent to spawned workers by value: the workers' main module is the
-    main module of the trial process. ConfigurationError if the object cannot be loaded.
+    For a script, classes of its main module are sent to spawned workers by value: the
+    workers' main module is the main module of the trial process. ConfigurationError if
+    the object cannot be loaded.
     """
     if is_script:
         setattr(ForkingPickler, "reducer_override", _reduce_of_main)  # noqa: B010 - used for workers
@@ -65,7 +79,8 @@ _kept: Any = None  # by ``keep``
 
 
 def keep(name: str, value: Any) -> Callable[[], Any]:
-    """Returns a function with this name that returns the object in processes that are forked from this one later."""
+    """Returns a function with this name that returns the object in processes that are
+    forked from this one later."""
     global _kept  # noqa: PLW0603 - read by forked processes
     _kept = value
     function = functools.partial(_get_kept)
@@ -90,7 +105,9 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # it has no types
         if isinstance(obj, torch_internals.iterator_class()):
             return KeptIterator, ()
         if isinstance(obj, SharedMemory):
-            raise TypeError("a copy of it would change the shared memory that this program uses")
+            raise TypeError(
+                "a copy of it would change the shared memory that this program uses"
+            )
         if isinstance(obj, torch.Generator):  # torch 2.2 refuses
             return _make_generator, (str(obj.device), obj.get_state())
         if isinstance(obj, io.TextIOWrapper | io.BufferedReader):
@@ -100,8 +117,11 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # it has no types
         return super().reducer_override(obj)
 
 
-def _make_code(make: Callable[..., types.CodeType], arguments: tuple[Any, ...], filename: str) -> types.CodeType:
-    """Makes the code with the name of its file, which cloudpickle 3.1.3 drops: tracebacks and stages show it."""
+def _make_code(
+    make: Callable[..., types.CodeType], arguments: tuple[Any, ...], filename: str
+) -> types.CodeType:
+    """Makes the code with the name of its file, which cloudpickle 3.1.3 drops:
+    tracebacks and stages show it."""
     return make(*arguments).replace(co_filename=filename)
 
 
@@ -110,11 +130,21 @@ def _make_generator(device: str, state: torch.Tensor) -> torch.Generator:
 
 
 def _reduce_file(file: Any) -> Any:
-    """Pickles a file by its name: the content may be large, and reading a copy in memory would take less time."""
+    """Pickles a file by its name: the content may be large, and reading a copy in
+    memory would take less time."""
     raw = getattr(getattr(file, "buffer", file), "raw", None)
-    if not isinstance(raw, io.FileIO) or not isinstance(file.name, str | bytes) or not file.readable():
-        return NotImplemented  # a compressed file has the name of the file that it reads
-    how = ("r", -1, file.encoding, file.errors) if isinstance(file, io.TextIOBase) else ("rb",)
+    if (
+        not isinstance(raw, io.FileIO)
+        or not isinstance(file.name, str | bytes)
+        or not file.readable()
+    ):
+        # a compressed file has the name of the file that it reads
+        return NotImplemented
+    how = (
+        ("r", -1, file.encoding, file.errors)
+        if isinstance(file, io.TextIOBase)
+        else ("rb",)
+    )
     return _open_again, (os.fspath(os.path.abspath(file.name)), how, file.tell())  # noqa: PTH100 - a name may be bytes
 
 
@@ -128,7 +158,11 @@ def _reduce_memmap(array: Any) -> Any:
     root = array
     while isinstance(root.base, np.memmap):
         root = root.base
-    if not isinstance(root.base, mmap.mmap) or array.filename is None or not array.flags.c_contiguous:
+    if (
+        not isinstance(root.base, mmap.mmap)
+        or array.filename is None
+        or not array.flags.c_contiguous
+    ):
         return NotImplemented  # pickled as a copy
     offset = root.offset + array.ctypes.data - root.ctypes.data
     mode = "r+" if array.mode == "w+" else array.mode
@@ -136,7 +170,11 @@ def _reduce_memmap(array: Any) -> Any:
 
 
 def _reduce_of_main(pickler: ForkingPickler, obj: Any) -> Any:
-    if isinstance(obj, type | types.FunctionType) and obj.__module__ == "__main__" and "<" not in obj.__qualname__:
+    if (
+        isinstance(obj, type | types.FunctionType)
+        and obj.__module__ == "__main__"
+        and "<" not in obj.__qualname__
+    ):
         content = io.BytesIO()
         _Pickler(content).dump(obj)
         return cloudpickle.loads, (content.getvalue(),)

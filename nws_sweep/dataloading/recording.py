@@ -1,10 +1,12 @@
-"""Records, in each worker, what every batch costs: CPU time, waiting, and the CPU time of its transfer.
+"""Records, in each worker, what every batch costs: CPU time, waiting, and the CPU time
+of its transfer.
 
-The time of a batch is split into CPU time of the thread that makes it, time in which this thread was ready to run
-and did not (the kernel's run delay), and waiting, which is the rest: a record taken on a crowded machine has the same
-waiting as one taken on an idle machine. While the thread waits, or beside it, threads of the dataset may compute, which
-is making, too. What the threads do that pickle batches and copy them into shared memory is CPU time of the transfer, as
-is all between two batches.
+The time of a batch is split into CPU time of the thread that makes it, time in which
+this thread was ready to run and did not (the kernel's run delay), and waiting, which is
+the rest: a record taken on a crowded machine has the same waiting as one taken on an
+idle machine. While the thread waits, or beside it, threads of the dataset may compute,
+which is making, too. What the threads do that pickle batches and copy them into shared
+memory is CPU time of the transfer, as is all between two batches.
 """
 
 import contextlib
@@ -17,7 +19,12 @@ from typing import Any
 
 from torch.utils.data import get_worker_info
 
-from nws_sweep.dataloading.clocks import Clocks, find_transfer_clocks, read_clocks, run_delay_clock
+from nws_sweep.dataloading.clocks import (
+    Clocks,
+    find_transfer_clocks,
+    read_clocks,
+    run_delay_clock,
+)
 from nws_sweep.dataloading.counting import UNCOUNTED, Slots, count_samples
 from nws_sweep.dataloading.digests import SampleLog
 from nws_sweep.dataloading.stages.timing import StageSlots, StageTimer
@@ -48,7 +55,8 @@ class _SharedMean:
 
 
 class WorkerTimes:
-    """The seconds of workers that belong to no batch, in shared memory: of their starts and transfers.
+    """The seconds of workers that belong to no batch, in shared memory: of their starts
+    and transfers.
 
     Attributes:
         starts: CPU time until the first batch of a worker begins.
@@ -62,7 +70,8 @@ class WorkerTimes:
         self._later_transfers = _SharedMean(num_workers)
 
     def add_transfer(self, worker: int, cpu_s: float) -> None:
-        """Called in a worker: another batch begins, after a transfer that took so much CPU time."""
+        """Called in a worker: another batch begins, after a transfer that took so much
+        CPU time."""
         if self._first_transfers.counts[worker] < self.starts.counts[worker]:
             self._first_transfers.add(worker, cpu_s)
         else:
@@ -72,7 +81,8 @@ class WorkerTimes:
     def start(self) -> BatchCost | None:
         """Mean cost of the start of a worker; None before the first batch of any.
 
-        What its first transfer takes longer than a later one belongs to the start: threads start, modules are imported.
+        What its first transfer takes longer than a later one belongs to the start:
+        threads start, modules are imported.
         """
         start_s = self.starts.mean_s
         if start_s is None:
@@ -92,9 +102,11 @@ class WorkerTimes:
 
 
 class BatchLog:
-    """What at least one worker has made, in shared memory. The main process reads what the workers write.
+    """What at least one worker has made, in shared memory. The main process reads what
+    the workers write.
 
-    ``samples`` counts the finished samples of each worker. ``times`` are times that belong to no batch.
+    ``samples`` counts the finished samples of each worker. ``times`` are times that
+    belong to no batch.
     """
 
     def __init__(self, num_workers: int) -> None:
@@ -102,22 +114,27 @@ class BatchLog:
         self.stages = StageSlots(num_workers)
         self._rows = RawArray("d", num_workers * _ROWS * _FIELDS)
         self._counts = RawArray("q", num_workers)
-        self._ends = RawArray("b", num_workers)  # whether a worker's part of a stream has ended in this epoch
+        # whether a worker's part of a stream has ended in this epoch
+        self._ends = RawArray("b", num_workers)
         self.times = WorkerTimes(num_workers)
         self._read = [0] * num_workers
         self._first = [0] * num_workers
-        self._pending: dict[int, Sequence[float]] = {}  # rows by number of the batch in the epoch
+        # rows by number of the batch in the epoch
+        self._pending: dict[int, Sequence[float]] = {}
         self._next = 0
 
     def produced(self) -> int | None:
-        """Returns the samples finished by all workers since the loader was made; None if any worker cannot count."""
+        """Returns the samples finished by all workers since the loader was made; None
+        if any worker cannot count."""
         counts = list(self.samples)
         return None if UNCOUNTED in counts else sum(counts)
 
     def unfed(self) -> int:
         """Returns the number of workers that had no batch for the epoch."""
         unfed = 0
-        for has_ended, count, first in zip(self._ends, self._counts, self._first, strict=True):
+        for has_ended, count, first in zip(
+            self._ends, self._counts, self._first, strict=True
+        ):
             if has_ended and count == first:
                 unfed += 1
         return unfed
@@ -126,14 +143,29 @@ class BatchLog:
         """Called in a worker: its part of a stream has ended."""
         self._ends[worker] = True
 
-    def add(self, worker: int, began_s: float, ended_s: float, cost: BatchCost, stages: Stages | None = None) -> None:
-        """Called in a worker: a batch is finished, at a cost without its transfer; with its stages, if timed."""
+    def add(
+        self,
+        worker: int,
+        began_s: float,
+        ended_s: float,
+        cost: BatchCost,
+        stages: Stages | None = None,
+    ) -> None:
+        """Called in a worker: a batch is finished, at a cost without its transfer; with
+        its stages, if timed."""
         count = self._counts[worker]
         if stages is not None:
-            with contextlib.suppress(Exception):  # such as the name of a file that cannot be encoded
+            # such as the name of a file that cannot be encoded
+            with contextlib.suppress(Exception):
                 self.stages.write(worker, count, stages)
         place = (worker * _ROWS + count % _ROWS) * _FIELDS
-        self._rows[place : place + _FIELDS] = [began_s, ended_s, cost.cpu_s, cost.wait_s, cost.threads]
+        self._rows[place : place + _FIELDS] = [
+            began_s,
+            ended_s,
+            cost.cpu_s,
+            cost.wait_s,
+            cost.threads,
+        ]
         self._counts[worker] = count + 1
 
     def is_timed(self, worker: int) -> bool:
@@ -150,20 +182,28 @@ class BatchLog:
 
     @property
     def first_began_s(self) -> float | None:
-        """When the first batch of the epoch began, on the clock time.perf_counter; None before."""
+        """When the first batch of the epoch began, on the clock time.perf_counter; None
+        before."""
         first = self._first[0]
-        return self._row(0, first)[0] if first < self._counts[0] <= first + _ROWS else None
+        return (
+            self._row(0, first)[0] if first < self._counts[0] <= first + _ROWS else None
+        )
 
     def new(
-        self, position_of: Callable[[int], float | None] = lambda number: None, *, has_ended: bool = False
+        self,
+        position_of: Callable[[int], float | None] = lambda number: None,
+        *,
+        has_ended: bool = False,
     ) -> tuple[BatchRecord, ...]:
-        """Returns records of the epoch since the last call, up to the first batch that is not finished.
+        """Returns records of the epoch since the last call, up to the first batch that
+        is not finished.
 
-        Later batches that are finished wait, unless the epoch has ended: cheap batches would otherwise be more frequent
-        among the records than in the epoch. Batches are numbered as if they were assigned to the workers in turn. With
-        ``in_order=False``, or once a worker of an iterable dataset has no more samples, they are not: numbers stay
-        unique, but may have gaps. ``position_of`` returns the place of a batch in the order of the sampler, if it is
-        known.
+        Later batches that are finished wait, unless the epoch has ended: cheap batches
+        would otherwise be more frequent among the records than in the epoch. Batches
+        are numbered as if they were assigned to the workers in turn. With
+        ``in_order=False``, or once a worker of an iterable dataset has no more samples,
+        they are not: numbers stay unique, but may have gaps. ``position_of`` returns
+        the place of a batch in the order of the sampler, if it is known.
         """
         counts = list(self._counts)
         has_all_rows = True
@@ -187,10 +227,12 @@ class BatchLog:
         return tuple(records)
 
     def _read_rows(self, worker: int, count: int) -> bool:
-        """Reads a worker's rows up to this number of batches; returns whether no row had been overwritten."""
+        """Reads a worker's rows up to this number of batches; returns whether no row
+        had been overwritten."""
         unread = range(max(self._read[worker], count - _ROWS), count)
         rows = [self._row(worker, index) for index in unread]
-        oldest = self._counts[worker] - _ROWS + 1  # the worker may have written over older rows meanwhile
+        # the worker may have written over older rows meanwhile
+        oldest = self._counts[worker] - _ROWS + 1
         first = self._first[worker]
         intact = 0
         for index, row in zip(unread, rows, strict=True):
@@ -204,7 +246,8 @@ class BatchLog:
         return tuple(self._rows[place : place + _FIELDS])
 
     def _take_pending(self, *, in_order: bool) -> list[tuple[int, Sequence[float]]]:
-        """Takes the pending rows, with their numbers: up to the first missing row if they are taken in order."""
+        """Takes the pending rows, with their numbers: up to the first missing row if
+        they are taken in order."""
         numbers = sorted(self._pending)
         if in_order:
             end = self._next
@@ -225,13 +268,15 @@ class BatchTimer:
         self._dataset: Any = None
         self._collate_fn: Any = None
         self._is_open = False  # a batch has begun
-        self._began: Clocks | None = None  # the latest batch; None before the first batch
+        # the latest batch; None before the first batch
+        self._began: Clocks | None = None
         self._ended_s = 0.0  # the latest batch: CPU time of the process
         self._transfer_s = 0.0  # CPU time of transfers while the latest batch was made
         self._stages: StageTimer | None = None  # of the open batch, if they are timed
 
     def start(self, worker: int, dataset: Any, collate_fn: Any) -> None:
-        """Called in a worker before its first batch, with what makes its batches, which are timed from now on.
+        """Called in a worker before its first batch, with what makes its batches, which
+        are timed from now on.
 
         With a torch whose private names are others, no batch is.
         """
@@ -241,7 +286,8 @@ class BatchTimer:
                 setattr(fetcher, "fetch", self._timed(fetcher.fetch))  # noqa: B010
 
     def initialise(self, user_function: Callable[[int], Any], worker: int) -> None:
-        """Called in a worker: calls the program's ``worker_init_fn``, and notes for how long it waits, if possible."""
+        """Called in a worker: calls the program's ``worker_init_fn``, and notes for how
+        long it waits, if possible."""
         began: Clocks | None = None
         with contextlib.suppress(Exception):
             began = read_clocks(run_delay_clock())
@@ -278,10 +324,15 @@ class BatchTimer:
         if self._began is None:
             self.log.times.starts.add(self._worker, process_s)
         else:
-            self.log.times.add_transfer(self._worker, process_s - self._ended_s + self._transfer_s)
-        self._read = functools.partial(read_clocks, run_delay_clock(), find_transfer_clocks())
+            self.log.times.add_transfer(
+                self._worker, process_s - self._ended_s + self._transfer_s
+            )
+        self._read = functools.partial(
+            read_clocks, run_delay_clock(), find_transfer_clocks()
+        )
         if self._began is not None and self.log.is_timed(self._worker):
-            with contextlib.suppress(Exception):  # code of the user may raise anything when it is looked at
+            # code of the user may raise anything when it is looked at
+            with contextlib.suppress(Exception):
                 self._stages = StageTimer(self._dataset, self._collate_fn, self._read)
         self._began = self._read()
 
@@ -300,13 +351,16 @@ class BatchTimer:
                 stages = timer.stop()
         self._ended_s, self._transfer_s = time.process_time(), spent.transfer_s
         if is_made:
-            self.log.add(self._worker, began.wall_s, ended.wall_s, cost_of(spent), stages)
+            self.log.add(
+                self._worker, began.wall_s, ended.wall_s, cost_of(spent), stages
+            )
 
 
 def cost_of(spent: Clocks) -> BatchCost:
     """Returns the cost of a batch, without its transfer.
 
-    Other threads compute while the thread that makes the batch waits, as far as possible, and only then beside it.
+    Other threads compute while the thread that makes the batch waits, as far as
+    possible, and only then beside it.
     """
     others_s = max(0.0, spent.all_cpu_s - spent.cpu_s)
     ready_s = max(0.0, spent.wall_s - spent.delay_s)
@@ -318,13 +372,16 @@ def cost_of(spent: Clocks) -> BatchCost:
 
 @dataclass(frozen=True, slots=True)
 class WorkerStart:
-    """A ``worker_init_fn`` that ends the worker with its parent; with a timer its dataset counts samples."""
+    """A ``worker_init_fn`` that ends the worker with its parent; with a timer its
+    dataset counts samples."""
 
     timer: BatchTimer | None = None  # of the loader's batches
     user_function: Callable[[int], Any] | None = None  # the user's own, called first
     log: SampleLog | None = None  # receives some samples of the worker's first epoch
-    folder: str | None = None  # the trial's temporary folder, in which the worker is registered
-    collate_fn: Callable[[Any], Any] | None = None  # the user's own, whose calls are timed
+    # the trial's temporary folder, in which the worker is registered
+    folder: str | None = None
+    # the user's own, whose calls are timed
+    collate_fn: Callable[[Any], Any] | None = None
 
     def __call__(self, worker_id: int) -> None:
         """Runs in the worker before its first sample."""

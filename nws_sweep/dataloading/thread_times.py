@@ -1,7 +1,8 @@
-"""Measures whether the number of torch's threads slows down samples that a program loads without workers.
+"""Measures whether the number of torch's threads slows down samples that a program
+loads without workers.
 
-Threads of one operation wait for each other: where other programs, or a CPU quota, hold one of them back, all are. A
-DataLoader's workers have one thread each.
+Threads of one operation wait for each other: where other programs, or a CPU quota, hold
+one of them back, all are. A DataLoader's workers have one thread each.
 """
 
 import statistics
@@ -10,15 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-_OTHERS = 0.05  # share of the CPU time from which on threads besides the main thread count
-_LOOK_S = 0.02  # the CPU time of a process is exact to a tick of each of its threads, of 1 to 10 ms
+# share of the CPU time from which on threads besides the main thread count
+_OTHERS = 0.05
+# the CPU time of a process is exact to a tick of each of its threads, of 1 to 10 ms
+_LOOK_S = 0.02
 _TURNS = 3
 
 
 def thread_times(
     load: Callable[[int], object], most: int, counts: Sequence[int], limit_s: float
 ) -> Mapping[int, float]:
-    """Measures seconds per sample by number of torch's threads, the program's own number first.
+    """Measures seconds per sample by number of torch's threads, the program's own
+    number first.
 
     Args:
         load: Loads a sample, given its index.
@@ -27,7 +31,8 @@ def thread_times(
         limit_s: For all numbers together.
 
     Returns:
-        Seconds by number; empty if one thread does the work, or if one sample takes too long for the limit.
+        Seconds by number; empty if one thread does the work, or if one sample takes too
+        long for the limit.
     """
     threads = torch.get_num_threads()
     counts = list(dict.fromkeys([threads, *counts]))
@@ -53,8 +58,13 @@ def thread_times(
 
 
 def _look(load: Callable[[int], object], most: int) -> tuple[float, bool]:
-    """Loads samples for a short time; returns seconds per sample, and whether other threads computed meanwhile."""
-    began_s, process_began_s, thread_began_s = time.perf_counter(), time.process_time(), time.thread_time()
+    """Loads samples for a short time; returns seconds per sample, and whether other
+    threads computed meanwhile."""
+    began_s, process_began_s, thread_began_s = (
+        time.perf_counter(),
+        time.process_time(),
+        time.thread_time(),
+    )
     loaded = 0
     while loaded == 0 or (loaded < most and time.perf_counter() - began_s < _LOOK_S):
         load(loaded)

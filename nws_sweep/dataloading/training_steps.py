@@ -1,6 +1,8 @@
-"""Uses each batch: for nothing, for a sleep as long as a training step, or for a real training step.
+"""Uses each batch: for nothing, for a sleep as long as a training step, or for a real
+training step.
 
-A step on the CPU competes with the workers for cores, so candidates can rank differently than without a training step.
+A step on the CPU competes with the workers for cores, so candidates can rank
+differently than without a training step.
 """
 
 import math
@@ -31,21 +33,32 @@ class Sleep:
 
     Args:
         seconds_per_batch: Mean time per batch, s, at least 0.
-        spread: Standard deviation of the time / its mean, at least 0; 0 for equal times. The times are log-normal.
+        spread: Standard deviation of the time / its mean, at least 0; 0 for equal
+            times. The times are log-normal.
         seed: Seed of the times; every candidate gets the same times in the same order.
     """
 
-    def __init__(self, seconds_per_batch: float, spread: float = 0.0, seed: int = 0) -> None:
-        for name, value in {"seconds_per_batch": seconds_per_batch, "spread": spread}.items():
+    def __init__(
+        self, seconds_per_batch: float, spread: float = 0.0, seed: int = 0
+    ) -> None:
+        for name, value in {
+            "seconds_per_batch": seconds_per_batch,
+            "spread": spread,
+        }.items():
             if not 0 <= value < math.inf:
-                raise ConfigurationError(f"training_step.{name}={value}: must be a number of at least 0")
+                raise ConfigurationError(
+                    f"training_step.{name}={value}: must be a number of at least 0"
+                )
         self._mean_s = seconds_per_batch
         self._variance = math.log1p(spread**2)  # of the logarithm of a time
         self._random = random.Random(seed)
 
     def __call__(self, batch: Any) -> None:
         """Sleeps for the next time of the sequence."""
-        factor = self._random.lognormvariate(-self._variance / 2, math.sqrt(self._variance))  # of mean 1
+        # of mean 1
+        factor = self._random.lognormvariate(
+            -self._variance / 2, math.sqrt(self._variance)
+        )
         time.sleep(self._mean_s * factor)
 
 
@@ -56,8 +69,9 @@ class Train:
         model: Module that takes the inputs of a batch.
         loss: Called with the model's outputs and the targets.
         optimizer: Called with the model's parameters; returns the optimiser.
-        device: Device of the model; ``auto`` for the accelerator of this rank if there is one, else the CPU. Inputs
-            and targets are copied to it, asynchronously from pinned memory.
+        device: Device of the model; ``auto`` for the accelerator of this rank if there
+            is one, else the CPU. Inputs and targets are copied to it, asynchronously
+            from pinned memory.
     """
 
     def __init__(
@@ -85,7 +99,8 @@ class Train:
 
 
 def inputs_and_targets(batch: Any) -> tuple[Any, Any]:
-    """Returns the first two elements of a sequence, or values of a mapping; TypeError for other batches."""
+    """Returns the first two elements of a sequence, or values of a mapping; TypeError
+    for other batches."""
     parts: Sequence[Any] = list(batch.values()) if isinstance(batch, Mapping) else batch
     if not isinstance(parts, Sequence) or len(parts) < 2:
         raise TypeError(
@@ -96,7 +111,8 @@ def inputs_and_targets(batch: Any) -> tuple[Any, Any]:
 
 
 def _to_device(value: Any, device: torch.device) -> Any:
-    """Copies a tensor, or the tensors in nested containers, to a device; asynchronously from pinned memory."""
+    """Copies a tensor, or the tensors in nested containers, to a device; asynchronously
+    from pinned memory."""
     if isinstance(value, Tensor):
         return value.to(device, non_blocking=value.is_pinned())
     if isinstance(value, Mapping):
@@ -107,7 +123,8 @@ def _to_device(value: Any, device: torch.device) -> Any:
 
 
 def mlp(layers: Sequence[int]) -> nn.Sequential:
-    """Makes fully connected layers with ReLU between them: sizes of the flattened inputs, hidden layers, outputs."""
+    """Makes fully connected layers with ReLU between them: sizes of the flattened
+    inputs, hidden layers, outputs."""
     parts: list[nn.Module] = [nn.Flatten()]
     for inputs, outputs in pairwise(layers):
         parts += [nn.Linear(inputs, outputs), nn.ReLU()]

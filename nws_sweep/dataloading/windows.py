@@ -1,9 +1,12 @@
-"""Cuts an iteration over a DataLoader into windows: of a trial process, and of a training program that is tuned.
+"""Cuts an iteration over a DataLoader into windows: of a trial process, and of a
+training program that is tuned.
 
-A trial process takes windows of batches from any iterable and times them with any clocks (``LoaderSession``). The code
-that iterates reads the clocks when a batch is requested and when it is received. The step is the time between receiving
-a batch and requesting the next one, so waits and steps add up to the elapsed time. If an accelerator is still busy with
-the step when the next batch is requested, the step lasts until it has finished. Imports no torch.
+A trial process takes windows of batches from any iterable and times them with any
+clocks (``LoaderSession``). The code that iterates reads the clocks when a batch is
+requested and when it is received. The step is the time between receiving a batch and
+requesting the next one, so waits and steps add up to the elapsed time. If an
+accelerator is still busy with the step when the next batch is requested, the step lasts
+until it has finished. Imports no torch.
 """
 
 import math
@@ -26,21 +29,28 @@ class Moment(NamedTuple):
     delay_s: float = 0.0  # in which its main thread was ready to run and did not
     sampler_s: float = 0.0  # in the sampler
     sampler_cpu_s: float = 0.0  # of ``cpu_s``, meanwhile
-    others_s: float = 0.0  # between calls of the iterator, that are no step: in other DataLoaders and their loops
-    calls_s: float = 0.0  # in calls of the iterator that have ended, and until a batch was received in this one
+    # between calls of the iterator, that are no step: in other DataLoaders and their
+    # loops
+    others_s: float = 0.0
+    # in calls of the iterator that have ended, and until a batch was received in this
+    # one
+    calls_s: float = 0.0
 
 
 class Device:
-    """No accelerator: steps have ended when the process requests a batch. ``dataloading.device_clock`` has another."""
+    """No accelerator: steps have ended when the process requests a batch.
+    ``dataloading.device_clock`` has another."""
 
     def pace(self) -> None:
-        """A step has been queued: waits until the device has finished the step before it."""
+        """A step has been queued: waits until the device has finished the step before
+        it."""
 
     def ask(self) -> None:
         """A batch is requested."""
 
     def waited_s(self) -> float:
-        """The batch has been received: for how long the device has been idle; infinite if all of the time."""
+        """The batch has been received: for how long the device has been idle; infinite
+        if all of the time."""
         return math.inf
 
     def finish(self) -> None:
@@ -56,28 +66,35 @@ class WindowBuilder:
         gives_samples: Each batch is one sample.
 
     Attributes:
-        watching_s: Seconds so far, in no window, between requests of the same batch, and after it within its call.
+        watching_s: Seconds so far, in no window, between requests of the same batch,
+            and after it within its call.
     """
 
     batch_length: int = 1
     gives_samples: bool = False
     watching_s: float = 0.0
-    wait_s: list[float] = field(default_factory=list)  # one per batch, the start of an epoch included
-    step_s: list[float] = field(default_factory=list)  # one per batch whose step has ended
+    # one per batch, the start of an epoch included
+    wait_s: list[float] = field(default_factory=list)
+    # one per batch whose step has ended
+    step_s: list[float] = field(default_factory=list)
     _overlap_s: list[float] = field(default_factory=list)  # one per batch
     _samples: int = 0
     _asked: Moment = Moment(0.0)
     _is_asked: bool = False  # a batch was requested, and has not been received
     _given: Moment | None = None  # of a batch whose step has not ended
     _began_s: float = 0.0
-    _start: tuple[float, float] | None = None  # of an epoch that began in this window: seconds, CPU seconds
-    _sizes: tuple[int | None, int | None] = (None, None)  # of the first batch of an epoch
+    # of an epoch that began in this window: seconds, CPU seconds
+    _start: tuple[float, float] | None = None
+    # of the first batch of an epoch
+    _sizes: tuple[int | None, int | None] = (None, None)
     _receive_cpu_s: float = 0.0
     _receive_delay_s: float = 0.0
     _step_cpu_s: float = 0.0
     _sampler_s: float = 0.0
 
-    def begin_epoch(self, start_s: float, start_cpu_s: float, sampler_s: float = 0.0) -> None:
+    def begin_epoch(
+        self, start_s: float, start_cpu_s: float, sampler_s: float = 0.0
+    ) -> None:
         """An epoch has begun.
 
         Args:
@@ -86,14 +103,24 @@ class WindowBuilder:
             sampler_s: Seconds of them in the sampler.
         """
         self._clear()
-        self._start, self._given, self._sampler_s = (start_s, start_cpu_s), None, sampler_s
+        self._start, self._given, self._sampler_s = (
+            (start_s, start_cpu_s),
+            None,
+            sampler_s,
+        )
         self._is_asked = False
 
     def asked(self, now: Moment) -> None:
-        """A batch is requested; the step of the batch before has ended. The latest call counts."""
+        """A batch is requested; the step of the batch before has ended. The latest call
+        counts."""
         if self._given is not None:
-            others_s, calls_s = now.others_s - self._given.others_s, now.calls_s - self._given.calls_s
-            self.step_s.append(max(0.0, now.clock_s - self._given.clock_s - others_s - calls_s))
+            others_s, calls_s = (
+                now.others_s - self._given.others_s,
+                now.calls_s - self._given.calls_s,
+            )
+            self.step_s.append(
+                max(0.0, now.clock_s - self._given.clock_s - others_s - calls_s)
+            )
             self._step_cpu_s += now.cpu_s - self._given.cpu_s
             self.watching_s += calls_s
         if self._is_asked:
@@ -103,15 +130,18 @@ class WindowBuilder:
         self._asked, self._given, self._is_asked = now, None, True
 
     def end_last_step(self, now: Moment, most_s: float) -> None:
-        """The latest step has ended by now, unless the next batch was requested; it took ``most_s`` at most."""
+        """The latest step has ended by now, unless the next batch was requested; it
+        took ``most_s`` at most."""
         if self._given is not None:
             self.asked(now)
             self.step_s[-1] = min(self.step_s[-1], most_s)
 
     def idle(self, clock_s: float) -> float:
-        """On an accelerator the step of the batch before has lasted until this moment; returns by how much longer, s.
+        """On an accelerator the step of the batch before has lasted until this moment;
+        returns by how much longer, s.
 
-        If a window has been cut since, this time belongs to its last step, and the next window begins later.
+        If a window has been cut since, this time belongs to its last step, and the next
+        window begins later.
         """
         later_s = clock_s - self._asked.clock_s
         if later_s <= 0:
@@ -141,7 +171,9 @@ class WindowBuilder:
             wait_s += self._start[0]
             self._sizes = tensor_sizes(batch)
         self.wait_s.append(wait_s)
-        self._samples += 1 if self.gives_samples else batch_length(batch, self.batch_length)
+        self._samples += (
+            1 if self.gives_samples else batch_length(batch, self.batch_length)
+        )
         self._sampler_s += now.sampler_s - self._asked.sampler_s
         sampler_cpu_s = now.sampler_cpu_s - self._asked.sampler_cpu_s
         self._receive_cpu_s += now.cpu_s - self._asked.cpu_s - sampler_cpu_s
@@ -183,32 +215,39 @@ class WindowBuilder:
         self.step_s.clear()
         self._overlap_s.clear()
         self._samples, self._sizes = 0, (None, None)
-        self._receive_cpu_s = self._receive_delay_s = self._step_cpu_s = self._sampler_s = 0.0
+        self._receive_cpu_s = self._receive_delay_s = self._step_cpu_s = (
+            self._sampler_s
+        ) = 0.0
 
 
 @dataclass(eq=False)
 class LoaderSession:
     """The iteration over one loader, epoch after epoch, in windows.
 
-    A window starts where the previous window stopped. The end of an epoch ends its window; the next window starts a new
-    epoch, whose start-up is reported separately.
+    A window starts where the previous window stopped. The end of an epoch ends its
+    window; the next window starts a new epoch, whose start-up is reported separately.
     """
 
     loader: Iterable[Any]  # ``iter(loader)`` starts an epoch
     training_step: Callable[[Any], object]  # called with each batch
     read_clocks: Callable[[], Moment]
     default_batch_length: int = 1  # samples of a batch without a length
-    produced: Callable[[], int | None] = lambda: None  # samples that the workers have finished; None if not counted
-    # Take the rest of an epoch, untimed, before a new epoch: persistent workers would finish it during the start-up.
+    # samples that the workers have finished; None if not counted
+    produced: Callable[[], int | None] = lambda: None
+    # Take the rest of an epoch, untimed, before a new epoch: persistent workers would
+    # finish it during the start-up.
     drain: bool = False
     queued_batches: int = 0  # that fit into the queue
     batches_per_epoch: int | None = None  # None if unknown
     on_epoch: Callable[[], None] = lambda: None  # called before an epoch starts
-    on_progress: Callable[[], None] = lambda: None  # called every 5 s of a window in which batches arrive
-    find_device: Callable[[], Device | None] = lambda: None  # on which steps run; None as long as none is known
+    # called every 5 s of a window in which batches arrive
+    on_progress: Callable[[], None] = lambda: None
+    # on which steps run; None as long as none is known
+    find_device: Callable[[], Device | None] = lambda: None
     gives_samples: bool = False  # each batch is one sample
     taken: int = field(default=0, init=False)  # batches of this epoch
-    stop_s: float | None = field(default=None, init=False)  # the latest of the windows' that is known
+    # the latest of the windows' that is known
+    stop_s: float | None = field(default=None, init=False)
     _device: Device = field(default_factory=Device, init=False)
     _iterator: Any = field(default=None, init=False)
     _produced_before: int = field(default=0, init=False)
@@ -225,7 +264,9 @@ class LoaderSession:
         if stop_s is not None:
             self.stop_s = stop_s
         if request.cover_buffer and self._iterator is not None:
-            request = replace(request, min_batches=max(request.min_batches, self._buffered_batches()))
+            request = replace(
+                request, min_batches=max(request.min_batches, self._buffered_batches())
+            )
         produced_before = self.produced()
         window = self._take(request)
         produced = self.produced()
@@ -235,17 +276,23 @@ class LoaderSession:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the queue is full, so that all workers are idle; True if the samples are not counted."""
+        """Whether the queue is full, so that all workers are idle; True if the samples
+        are not counted."""
         produced, length = self.produced(), self.batches_per_epoch
         if self._iterator is None or produced is None:
             return True
         if length is not None and length - self.taken <= self.queued_batches:
-            return self.taken + self._buffered_batches() >= length  # the last batch is shorter
+            # the last batch is shorter
+            return self.taken + self._buffered_batches() >= length
         # Every sample counts: the worker of an unfinished batch is not idle.
-        return produced - self._produced_before >= (self.taken + self.queued_batches) * self.default_batch_length
+        return (
+            produced - self._produced_before
+            >= (self.taken + self.queued_batches) * self.default_batch_length
+        )
 
     def _leave_epoch(self) -> float | None:
-        """Ends the workers, or takes what they still make; the seconds if, as at the end of an epoch, all were idle."""
+        """Ends the workers, or takes what they still make; the seconds if, as at the
+        end of an epoch, all were idle."""
         if self._iterator is None:
             return None
         if self.drain:
@@ -257,7 +304,8 @@ class LoaderSession:
         return self.read_clocks().clock_s - began_s if is_end else None
 
     def _take(self, request: WindowRequest) -> Window:
-        """Takes batches and makes a training step with each, until the request is satisfied or the epoch has ended."""
+        """Takes batches and makes a training step with each, until the request is
+        satisfied or the epoch has ended."""
         taken, ended_s = 0, None
         now = began = reported = self.read_clocks()
         while not _is_satisfied(request, taken, now.clock_s - began.clock_s):
@@ -285,13 +333,16 @@ class LoaderSession:
         return self._batches.cut(request.kind, ended_s)
 
     def _finish(self) -> None:
-        """Ends the queued steps: a window that a pause may follow contains its own steps, and no others."""
-        if type(self._device) is Device:  # the first step may have been the first to use it
+        """Ends the queued steps: a window that a pause may follow contains its own
+        steps, and no others."""
+        # the first step may have been the first to use it
+        if type(self._device) is Device:
             self._device = self.find_device() or self._device
         self._device.finish()
 
     def _ended(self, waited_s: float) -> float:
-        """The moment at which the epoch ended, s; an accelerator had been idle for ``waited_s``, or is still busy."""
+        """The moment at which the epoch ended, s; an accelerator had been idle for
+        ``waited_s``, or is still busy."""
         idle_s = self.read_clocks().clock_s - waited_s
         self._finish()
         ended_s = self.read_clocks().clock_s
@@ -303,20 +354,26 @@ class LoaderSession:
         self.on_epoch()
         self._iterator, now = iter(self.loader), self.read_clocks()
         cpu_s = now.cpu_s - began.cpu_s - (now.sampler_cpu_s - began.sampler_cpu_s)
-        self._batches.begin_epoch(now.clock_s - began.clock_s, cpu_s, now.sampler_s - began.sampler_s)
+        self._batches.begin_epoch(
+            now.clock_s - began.clock_s, cpu_s, now.sampler_s - began.sampler_s
+        )
         return now
 
     def _buffered_batches(self) -> int:
-        """Returns the batches of this epoch that workers have begun and that were not taken; 0 if unknown."""
+        """Returns the batches of this epoch that workers have begun and that were not
+        taken; 0 if unknown."""
         produced = self.produced()
         if produced is None:
             return 0
-        begun = math.ceil((produced - self._produced_before) / self.default_batch_length)
+        begun = math.ceil(
+            (produced - self._produced_before) / self.default_batch_length
+        )
         return max(0, begun - self.taken)
 
 
 def _is_satisfied(request: WindowRequest, batches: int, elapsed_s: float) -> bool:
-    """Whether a window within an epoch has what was requested; a whole epoch ends with the epoch."""
+    """Whether a window within an epoch has what was requested; a whole epoch ends with
+    the epoch."""
     if request.kind is WindowKind.EPOCH or not batches:
         return False
     if request.max_batches is not None and batches >= request.max_batches:
@@ -326,14 +383,16 @@ def _is_satisfied(request: WindowRequest, batches: int, elapsed_s: float) -> boo
 
 
 def tensor_sizes(batch: Any) -> tuple[int | None, int | None]:
-    """Returns bytes and number of all tensors and arrays in a batch; None and None if it has none."""
+    """Returns bytes and number of all tensors and arrays in a batch; None and None if
+    it has none."""
     sizes = list(_tensor_bytes(batch))
     return (sum(sizes), len(sizes)) if sizes else (None, None)
 
 
 def _tensor_bytes(value: Any) -> Iterator[int]:
     size = None
-    with suppress(Exception):  # RuntimeError of sparse tensors; a class of the program may raise any
+    # RuntimeError of sparse tensors; a class of the program may raise any
+    with suppress(Exception):
         size = value.nbytes
     if isinstance(size, int):
         yield size
@@ -346,11 +405,13 @@ def _tensor_bytes(value: Any) -> Iterator[int]:
 
 
 def batch_length(batch: Any, default: int) -> int:
-    """Returns the samples in a batch: the first dimension of its first tensor or array; ``default`` if it has none.
+    """Returns the samples in a batch: the first dimension of its first tensor or array;
+    ``default`` if it has none.
 
     Searches tuples, lists and mappings, which DataLoader's default collate_fn builds.
     """
-    with suppress(Exception):  # no shape, a shape without dimensions; a class of the program may raise any
+    # no shape, a shape without dimensions; a class of the program may raise any
+    with suppress(Exception):
         return int(batch.shape[0])
     if isinstance(batch, Mapping):
         return batch_length(next(iter(batch.values()), None), default)
@@ -360,17 +421,22 @@ def batch_length(batch: Any, default: int) -> int:
 
 
 def made_without_workers(
-    window: Window, first: int, position_of: Callable[[int], float | None] = lambda number: None
+    window: Window,
+    first: int,
+    position_of: Callable[[int], float | None] = lambda number: None,
 ) -> Iterator[BatchRecord]:
-    """Yields records of what the main process made, without the first batch of an epoch, which contains the start.
+    """Yields records of what the main process made, without the first batch of an
+    epoch, which contains the start.
 
-    While it makes a batch an accelerator may do the step before, and threads of the dataset or of torch may compute.
-    The sampler takes an equal share of the time of each batch.
+    While it makes a batch an accelerator may do the step before, and threads of the
+    dataset or of torch may compute. The sampler takes an equal share of the time of
+    each batch.
 
     Args:
         window: Of an epoch.
         first: Number of its first batch.
-        position_of: Returns the place of a batch in the order of the sampler, from 0 to 1; None if it is unknown.
+        position_of: Returns the place of a batch in the order of the sampler, from 0 to
+            1; None if it is unknown.
     """
     overlap_s = window.overlap_s or (0.0,) * window.batches
     drawing_s = window.sampler_s / max(1, window.batches)
@@ -386,4 +452,10 @@ def made_without_workers(
             continue
         wait_s = batch_s * (1 - computing - delayed)
         cost = BatchCost(cpu_s=batch_s * cpus, wait_s=wait_s, threads=max(1.0, cpus))
-        yield BatchRecord(number=number, position=position_of(number), began_s=0.0, ended_s=batch_s, cost=cost)
+        yield BatchRecord(
+            number=number,
+            position=position_of(number),
+            began_s=0.0,
+            ended_s=batch_s,
+            cost=cost,
+        )

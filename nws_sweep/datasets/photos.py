@@ -1,4 +1,5 @@
-"""JPEG files of about the size of ImageNet's, made once from a photograph, without a download."""
+"""JPEG files of about the size of ImageNet's, made once from a photograph, without a
+download."""
 
 import logging
 import os
@@ -26,12 +27,14 @@ _CLASSES = 10
 
 
 class Photos(Dataset[tuple[Any, int]]):
-    """A folder of JPEG files: random crops of the photograph that matplotlib ships, half of them mirrored.
+    """A folder of JPEG files: random crops of the photograph that matplotlib ships,
+    half of them mirrored.
 
     A sample is an image, and the label i modulo 10 of file i.
 
-    The folder is made on first use under a temporary name and renamed when it is complete. DatasetError if an argument
-    is out of range or the folder cannot be written.
+    The folder is made on first use under a temporary name and renamed when it is
+    complete. DatasetError if an argument is out of range or the folder cannot be
+    written.
 
     Args:
         root: Parent of the folder; ``~`` is expanded.
@@ -52,16 +55,24 @@ class Photos(Dataset[tuple[Any, int]]):
     ) -> None:
         if count < 1:
             raise DatasetError(f"dataset.count={count}: must be at least 1")
-        for option, value, most in (("width", width, 10_000), ("height", height, 10_000), ("quality", quality, 95)):
+        for option, value, most in (
+            ("width", width, 10_000),
+            ("height", height, 10_000),
+            ("quality", quality, 95),
+        ):
             if not 1 <= value <= most:
                 raise DatasetError(f"dataset.{option}={value}: must be 1 to {most}")
-        self.folder = expand_user(root) / f"photos-{count}-{width}x{height}-q{quality}-v{_RECIPE}"
+        self.folder = (
+            expand_user(root) / f"photos-{count}-{width}x{height}-q{quality}-v{_RECIPE}"
+        )
         self.transform = transform
         self._count = count
         try:
             _ensure(self.folder, count, (width, height), quality)
         except OSError as error:
-            raise DatasetError(f"dataset.root={root}: cannot make photos there ({error})") from error
+            raise DatasetError(
+                f"dataset.root={root}: cannot make photos there ({error})"
+            ) from error
 
     def __len__(self) -> int:
         return self._count
@@ -82,11 +93,15 @@ def _ensure(folder: Path, count: int, size: tuple[int, int], quality: int) -> No
         return
     folder.parent.mkdir(parents=True, exist_ok=True)
     with filelock.FileLock(folder.with_name(folder.name + ".lock")):
-        if folder.is_dir():  # made by another process while this one waited for the lock
+        # made by another process while this one waited for the lock
+        if folder.is_dir():
             return
-        for leftover in folder.parent.glob(f".{folder.name}-*"):  # from an interrupted process
+        # from an interrupted process
+        for leftover in folder.parent.glob(f".{folder.name}-*"):
             shutil.rmtree(leftover, ignore_errors=True)
-        unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        unfinished = Path(
+            tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent)
+        )
         _make(unfinished, count, size, quality)
         unfinished.chmod(0o755)  # mkdtemp makes it unreadable for other users
         unfinished.rename(folder)
@@ -95,7 +110,9 @@ def _ensure(folder: Path, count: int, size: tuple[int, int], quality: int) -> No
 def _make(folder: Path, count: int, size: tuple[int, int], quality: int) -> None:
     import matplotlib
 
-    with Image.open(Path(matplotlib.get_data_path()) / "sample_data" / "grace_hopper.jpg") as file:
+    with Image.open(
+        Path(matplotlib.get_data_path()) / "sample_data" / "grace_hopper.jpg"
+    ) as file:
         source = file.convert("RGB")
 
     def save(index: int) -> None:
@@ -106,17 +123,24 @@ def _make(folder: Path, count: int, size: tuple[int, int], quality: int) -> None
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for done, _ in enumerate(pool.map(save, range(count))):
             if done % _PROGRESS_EVERY == 0:
-                logger.info("making %d JPEG files, once: %d %%", count, 100 * done // count)
+                logger.info(
+                    "making %d JPEG files, once: %d %%", count, 100 * done // count
+                )
 
 
-def _variation(source: Image.Image, rng: random.Random, size: tuple[int, int]) -> Image.Image:
-    """Returns a random crop of 60 to 100 % of the largest that fits, resized, and mirrored with probability 0.5."""
+def _variation(
+    source: Image.Image, rng: random.Random, size: tuple[int, int]
+) -> Image.Image:
+    """Returns a random crop of 60 to 100 % of the largest that fits, resized, and
+    mirrored with probability 0.5."""
     largest = min(source.width / size[0], source.height / size[1])
     scale = largest * rng.uniform(0.6, 1.0)
     width, height = scale * size[0], scale * size[1]
     left = rng.uniform(0, source.width - width)
     top = rng.uniform(0, source.height - height)
-    image = source.resize(size, Image.Resampling.BICUBIC, box=(left, top, left + width, top + height))
+    image = source.resize(
+        size, Image.Resampling.BICUBIC, box=(left, top, left + width, top + height)
+    )
     if rng.random() < 0.5:
         return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
     return image

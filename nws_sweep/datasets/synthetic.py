@@ -1,4 +1,5 @@
-"""Datasets without files: samples that take a known time, and tensors in memory or on a device."""
+"""Datasets without files: samples that take a known time, and tensors in memory or on a
+device."""
 
 import math
 import random
@@ -20,14 +21,20 @@ class Sleep(Dataset[Tensor]):
     Args:
         length: Number of samples, at least 1 (else DatasetError).
         seconds_per_sample: Median time of a sample, s, at least 0.
-        spread: Standard deviation of the logarithm of the time; 0 for equal times, 1 for a long tail. The time of a
-            sample depends only on its index, so it is equal for all candidates.
+        spread: Standard deviation of the logarithm of the time; 0 for equal times, 1
+            for a long tail. The time of a sample depends only on its index, so it is
+            equal for all candidates.
     """
 
-    def __init__(self, length: int, seconds_per_sample: float, spread: float = 0.0) -> None:
+    def __init__(
+        self, length: int, seconds_per_sample: float, spread: float = 0.0
+    ) -> None:
         if length < 1:
             raise DatasetError(f"dataset.length={length}: must be at least 1")
-        for name, value in (("seconds_per_sample", seconds_per_sample), ("spread", spread)):
+        for name, value in (
+            ("seconds_per_sample", seconds_per_sample),
+            ("spread", spread),
+        ):
             if value < 0:
                 raise DatasetError(f"dataset.{name}={value}: must be at least 0")
         self.length = length
@@ -45,12 +52,15 @@ class Sleep(Dataset[Tensor]):
         return torch.tensor(index)
 
 
-def tensor(length: int = 60_000, shape: Sequence[int] = (784,), classes: int = 10) -> TensorDataset:
+def tensor(
+    length: int = 60_000, shape: Sequence[int] = (784,), classes: int = 10
+) -> TensorDataset:
     """Makes random float32 samples with integer labels, in memory.
 
     Args:
         length: Number of samples, at least 1 (else DatasetError).
-        shape: Shape of a sample; the default is the shape of a flattened image of MNIST.
+        shape: Shape of a sample; the default is the shape of a flattened image of
+            MNIST.
         classes: Labels are drawn from 0 to ``classes - 1``.
     """
     if length < 1:
@@ -61,7 +71,8 @@ def tensor(length: int = 60_000, shape: Sequence[int] = (784,), classes: int = 1
 def pixels(dataset: Any) -> TensorDataset:
     """Returns the images of torchvision's MNIST as two tensors in memory.
 
-    The pixels are standardised, float32, shape (n, 784); the labels are int64, shape (n,).
+    The pixels are standardised, float32, shape (n, 784); the labels are int64, shape
+    (n,).
     """
     images = dataset.data.flatten(1).float()
     return TensorDataset((images - images.mean()) / images.std(), dataset.targets)
@@ -74,7 +85,8 @@ class OnDevice(Dataset[tuple[Tensor, ...]]):
 
     Args:
         dataset: The tensors.
-        device: A torch device; ``auto`` for the accelerator if there is one, else the CPU.
+        device: A torch device; ``auto`` for the accelerator if there is one, else the
+            CPU.
     """
 
     def __init__(self, dataset: TensorDataset, device: str = "auto") -> None:
@@ -89,8 +101,11 @@ class OnDevice(Dataset[tuple[Tensor, ...]]):
         return tuple(tensor[index] for tensor in self.tensors)
 
     def __getitems__(self, indices: Sequence[int]) -> "list[_Batch]":
-        """Returns one batch, the rows of each tensor, of a class that torch's default collate does not change."""
-        torch_internals.collate_functions()[_Batch] = lambda batches, **_: list(batches[0])
+        """Returns one batch, the rows of each tensor, of a class that torch's default
+        collate does not change."""
+        torch_internals.collate_functions()[_Batch] = lambda batches, **_: list(
+            batches[0]
+        )
         rows = torch.tensor(indices, device=self.tensors[0].device)
         return [_Batch(tensor[rows] for tensor in self.tensors)]
 

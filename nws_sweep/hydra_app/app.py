@@ -1,10 +1,13 @@
-"""The Hydra application: checks and announces, searches one configuration per job, reports at the end.
+"""The Hydra application: checks and announces, searches one configuration per job,
+reports at the end.
 
-A job records its failure and returns. It never raises into Hydra, whose basic sweeper would hide the other jobs and
-skip its callbacks. The report is written after Hydra has returned: an exception in a callback is only a warning there.
+A job records its failure and returns. It never raises into Hydra, whose basic sweeper
+would hide the other jobs and skip its callbacks. The report is written after Hydra has
+returned: an exception in a callback is only a warning there.
 
-A launcher of Hydra returns the results of all points of a batch at once, and raises as soon as one job dies. Points
-without a result are lost then; they are not launched again, because their jobs may still run on a cluster.
+A launcher of Hydra returns the results of all points of a batch at once, and raises as
+soon as one job dies. Points without a result are lost then; they are not launched
+again, because their jobs may still run on a cluster.
 """
 
 import contextlib
@@ -41,8 +44,9 @@ from nws_sweep.trials import trial_process
 
 logger = logging.getLogger(__name__)
 
-# Hydra makes the callback and the sweeper from their import paths and calls the task with the configuration alone, so
-# none of them can receive the call. The only module-level state; None in a process that a launcher started.
+# Hydra makes the callback and the sweeper from their import paths and calls the task
+# with the configuration alone, so none of them can receive the call. The only
+# module-level state; None in a process that a launcher started.
 current: Call | None = None
 
 Point = Sequence[str]  # its overrides
@@ -51,23 +55,32 @@ _LOCAL_LAUNCHERS = (".BasicLauncher", ".JoblibLauncher", ".LocalLauncher")
 
 
 def run() -> int:
-    """Runs ``sys.argv``; exit status 1 if a configuration failed; NwsSweepError if a value is wrong."""
+    """Runs ``sys.argv``; exit status 1 if a configuration failed; NwsSweepError if a
+    value is wrong."""
     global current  # noqa: PLW0603 - see there
     hydra_versions.require_command_line()
     current = call = Call()
     schema.register()
-    # Our preset replaces the plugin's option of the same name on purpose; the plugin's schema checks its keys.
-    warnings.filterwarnings("ignore", r"\s*'hydra/launcher/ray' is validated against ConfigStore schema", UserWarning)
+    # Our preset replaces the plugin's option of the same name on purpose; the
+    # plugin's schema checks its keys.
+    warnings.filterwarnings(
+        "ignore",
+        r"\s*'hydra/launcher/ray' is validated against ConfigStore schema",
+        UserWarning,
+    )
     with call.interrupts, contextlib.closing(call):
         return _run_and_conclude(call)
 
 
 def _run_and_conclude(call: Call) -> int:
     conf, status = str(embedding.conf_folder()), 0
-    application = hydra.main(config_path=conf, config_name="config", **hydra_versions.MAIN)(task)
+    application = hydra.main(
+        config_path=conf, config_name="config", **hydra_versions.MAIN
+    )(task)
     try:
         application()
-        call.interrupts.check()  # a signal that arrived with the failure of the last job
+        # a signal that arrived with the failure of the last job
+        call.interrupts.check()
     except KeyboardInterrupt as stop:
         status = int(getattr(stop, "status", INTERRUPTED))
     except Exception as error:
@@ -88,37 +101,48 @@ def _folder_of_results(call: Call) -> Path | None:
 
 
 def conclude(folder: Path, call: Call) -> int:
-    """Writes the report and shows its table; the exit status is 1 if anything failed."""
+    """Writes the report and shows its table; the exit status is 1 if anything
+    failed."""
     from nws_sweep.report import writer
 
     call.view.status("writing the report")
     try:
         summary, written = writer.write(folder)
     except KeyboardInterrupt:
-        call.view.note(f"the report is not finished: nws-sweep report {shlex.quote(str(folder))}")
+        call.view.note(
+            f"the report is not finished: nws-sweep report {shlex.quote(str(folder))}"
+        )
         raise
     except OSError as error:  # such as a full disk
         summary, written = summarise(storage.find(folder)), []
-        remedy = f"the measurements are kept: nws-sweep report {shlex.quote(str(folder))}"
+        remedy = (
+            f"the measurements are kept: nws-sweep report {shlex.quote(str(folder))}"
+        )
         call.view.note(f"the report could not be written ({error}); {remedy}")
     call.view.conclude(summary, written)
     return 0 if summary.succeeded and written else 1
 
 
 class GridCallback(Callback):
-    """Checks and announces a run or a grid, and stops before anything is written if a value is wrong.
+    """Checks and announces a run or a grid, and stops before anything is written if a
+    value is wrong.
 
-    Hydra turns an exception in a callback into a warning, but passes SystemExit on: its code is the error, which the
-    command line prints.
+    Hydra turns an exception in a callback into a warning, but passes SystemExit on: its
+    code is the error, which the command line prints.
     """
 
     def _prepare(self, config: DictConfig, *, is_grid: bool, **kwargs: Any) -> None:
         try:
             package = ".".join(_launcher(config).split(".")[:2])
-            if package == "hydra_plugins.hydra_ray_launcher" and importlib.util.find_spec(package) is None:
+            if (
+                package == "hydra_plugins.hydra_ray_launcher"
+                and importlib.util.find_spec(package) is None
+            ):
                 raise ConfigurationError(hydra_errors.missing_launcher("ray"))
             if current is None:
-                raise ConfigurationError("hydra.callbacks: GridCallback is for python -m nws_sweep only")
+                raise ConfigurationError(
+                    "hydra.callbacks: GridCallback is for python -m nws_sweep only"
+                )
             prepare(config, current, is_grid=is_grid)
         except Exception as error:
             raise SystemExit(error) from error
@@ -132,14 +156,19 @@ def _launcher(config: DictConfig) -> str:
 
 
 def prepare(composed: DictConfig, call: Call, *, is_grid: bool) -> None:
-    """Checks values, datasets and the output folder, and announces the plan; the call begins with them."""
+    """Checks values, datasets and the output folder, and announces the plan; the call
+    begins with them."""
     platforms.require("searching")
     values = grid.without_hydra(composed)
     if is_grid:
-        plan, samples = grid.check(grid.Composer(composed, GlobalHydra.instance().config_loader()))
+        plan, samples = grid.check(
+            grid.Composer(composed, GlobalHydra.instance().config_loader())
+        )
     else:
         plan, samples = grid.check_single(values, composed.hydra)
-    folder = Path(composed.hydra.sweep.dir if is_grid else composed.hydra.run.dir).absolute()
+    folder = Path(
+        composed.hydra.sweep.dir if is_grid else composed.hydra.run.dir
+    ).absolute()
     nodes_differ = is_grid and not _launcher(composed).endswith(_LOCAL_LAUNCHERS)
     resuming.check(folder, host.describe, is_grid=is_grid, nodes_differ=nodes_differ)
     is_new = not folder.exists()
@@ -149,14 +178,18 @@ def prepare(composed: DictConfig, call: Call, *, is_grid: bool) -> None:
     _make_datasets(samples, call)
     if is_new:
         call.lock(folder)
-    if not is_grid:  # with the lock, since another program may have made the folder meanwhile
+    # with the lock, since another program may have made the folder meanwhile
+    if not is_grid:
         overrides = list(composed.hydra.overrides.task)
-        resuming.refuse_another(folder, grid.configuration_of(values, composed.hydra, overrides, call.facts))
+        resuming.refuse_another(
+            folder, grid.configuration_of(values, composed.hydra, overrides, call.facts)
+        )
     call.plan, call.folder = plan, folder
 
 
 def _make_datasets(configurations: Sequence[Configuration], call: Call) -> None:
-    """Makes each distinct dataset: its files may be missing, or be downloaded. The fork server starts once."""
+    """Makes each distinct dataset: its files may be missing, or be downloaded. The fork
+    server starts once."""
     nodes = [configuration.dataset for configuration in configurations]
     nodes += [configuration.training_step for configuration in configurations]
     trial_process.preload(nodes)
@@ -168,17 +201,22 @@ def task(composed: DictConfig) -> float | None:
     """The Hydra job: searches one configuration and writes its files.
 
     Returns:
-        Seconds of an epoch with the best setting, or of a sample if the length of an epoch is unknown, for sweepers
-        that minimize a value, such as Optuna's; None if nothing could be measured.
+        Seconds of an epoch with the best setting, or of a sample if the length of an
+        epoch is unknown, for sweepers that minimize a value, such as Optuna's; None if
+        nothing could be measured.
     """
     if current:
         return _measure(composed, current)
-    # submitit's handlers ignore SIGTERM, of which the trial processes have died, and requeue the job at SIGUSR2.
+    # submitit's handlers ignore SIGTERM, of which the trial processes have died, and
+    # requeue the job at SIGUSR2.
     for name in ("SIGTERM", "SIGUSR2"):
         number = getattr(signal, name, None)  # Windows has no SIGUSR2
-        if number and str(getattr(signal.getsignal(number), "__module__", "")).startswith("submitit."):
+        if number and str(
+            getattr(signal.getsignal(number), "__module__", "")
+        ).startswith("submitit."):
             signal.signal(number, signal.SIG_DFL)
-    # Closed at once: the launcher's worker process may live on, or wait for its children.
+    # Closed at once: the launcher's worker process may live on, or wait for its
+    # children.
     with contextlib.closing(Call()) as call:
         return _measure(composed, call)
 
@@ -188,8 +226,12 @@ def _measure(composed: DictConfig, call: Call) -> float | None:
     folder = Path(hydra_config.runtime.output_dir)
     if call.folder is None:  # the callback was removed from the configuration
         call.folder = folder
-    configuration = grid.configuration_of(composed, hydra_config, list(hydra_config.overrides.task), call.facts)
-    result = Job(folder, call, hydra_config.runtime.cwd).measure(configuration, composed)
+    configuration = grid.configuration_of(
+        composed, hydra_config, list(hydra_config.overrides.task), call.facts
+    )
+    result = Job(folder, call, hydra_config.runtime.cwd).measure(
+        configuration, composed
+    )
     return _value(result) if result else None
 
 
@@ -199,7 +241,9 @@ def _value(result: SearchRecord) -> float | None:
         return None
     if best.measurement.epoch_s:
         return best.measurement.epoch_s
-    return 1 / best.measurement.samples_per_s if best.measurement.samples_per_s else None
+    return (
+        1 / best.measurement.samples_per_s if best.measurement.samples_per_s else None
+    )
 
 
 @dataclass(eq=False)
@@ -211,15 +255,18 @@ class GridState:
     folder: Path
 
     def ended(self, point: Point) -> storage.StoredRun | None:
-        """Loads the result of a point whose search has ended, perhaps by its limit; None if there is no result."""
+        """Loads the result of a point whose search has ended, perhaps by its limit;
+        None if there is no result."""
         folder = self.folder / schema.folder_name(point)
-        if not (folder / storage.RESULT).exists():  # a hundred times faster than composing the configuration
+        # a hundred times faster than composing the configuration
+        if not (folder / storage.RESULT).exists():
             return None
         configuration = self.composer.configuration(point, self.call.facts)
         return resuming.ended(folder, configuration, host.describe(configuration.ranks))
 
     def skip_if_final(self, point: Point) -> bool:
-        """Shows and remembers the result of a point if it is final; False if the point needs a job."""
+        """Shows and remembers the result of a point if it is final; False if the point
+        needs a job."""
         run = self.ended(point)
         if run is None or not run.result.is_final:
             return False
@@ -227,37 +274,65 @@ class GridState:
         return True
 
     def record_lost_job(self, point: Point, error: BaseException) -> None:
-        """Records a job without a result as a failure; raises the error if no search has started: it may recur."""
+        """Records a job without a result as a failure; raises the error if no search
+        has started: it may recur."""
         if not storage.holds_results(self.folder):
             raise error
         logger.debug("a job was lost", exc_info=error)
         configuration = self.composer.configuration(point, self.call.facts)
-        Job(self.folder / schema.folder_name(point), self.call).record_lost(configuration, error)
+        Job(self.folder / schema.folder_name(point), self.call).record_lost(
+            configuration, error
+        )
 
 
-def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, batch_size: int | None) -> None:
-    """Runs the jobs of a grid in batches; without a size single jobs in this process, else all jobs at once."""
+def sweep(
+    config: DictConfig, loader: ConfigLoader, launcher: Launcher, batch_size: int | None
+) -> None:
+    """Runs the jobs of a grid in batches; without a size single jobs in this process,
+    else all jobs at once."""
     if current is None or current.folder is None:
-        raise ConfigurationError("hydra.callbacks: a grid needs the callback nws_sweep; others may be added")
+        raise ConfigurationError(
+            "hydra.callbacks: a grid needs the callback nws_sweep; others may be added"
+        )
     grid_state = GridState(current, grid.Composer(config, loader), current.folder)
     is_local = _launcher(config).endswith(".BasicLauncher")
-    points = itertools.product(*grid.axes_of(config, loader).values())  # the last axis varies fastest, as in Hydra
+    # the last axis varies fastest, as in Hydra
+    points = itertools.product(*grid.axes_of(config, loader).values())
     run_points(points, grid_state, launcher, batch_size or (1 if is_local else None))
 
 
-def run_points(points: Iterable[Point], grid_state: GridState, launcher: Launcher, batch_size: int | None) -> None:
-    """Launches the unfinished points in batches, each read when it is launched; None for a single batch."""
-    unfinished = ((number, point) for number, point in enumerate(points) if not grid_state.skip_if_final(point))
+def run_points(
+    points: Iterable[Point],
+    grid_state: GridState,
+    launcher: Launcher,
+    batch_size: int | None,
+) -> None:
+    """Launches the unfinished points in batches, each read when it is launched; None
+    for a single batch."""
+    unfinished = (
+        (number, point)
+        for number, point in enumerate(points)
+        if not grid_state.skip_if_final(point)
+    )
     while batch := list(itertools.islice(unfinished, batch_size)):
-        _run_batch([list(point) for _, point in batch], batch[0][0], grid_state, launcher)
+        _run_batch(
+            [list(point) for _, point in batch], batch[0][0], grid_state, launcher
+        )
 
 
-def _run_batch(points: Sequence[list[str]], first_number: int, grid_state: GridState, launcher: Launcher) -> None:
+def _run_batch(
+    points: Sequence[list[str]],
+    first_number: int,
+    grid_state: GridState,
+    launcher: Launcher,
+) -> None:
     try:
         results = launcher.launch(points, initial_job_idx=first_number)
         errors = [_error_of(job_return) for job_return in results]
     except Exception as error:  # the libraries' errors have no common base
-        lost = NwsSweepError(one_line(f"the launcher failed: {type(error).__name__}: {error}"))
+        lost = NwsSweepError(
+            one_line(f"the launcher failed: {type(error).__name__}: {error}")
+        )
         errors = [None if grid_state.ended(point) else lost for point in points]
     for point, ending in zip(points, errors, strict=True):
         if ending is not None:
@@ -267,5 +342,10 @@ def _run_batch(points: Sequence[list[str]], first_number: int, grid_state: GridS
 def _error_of(job_return: JobReturn) -> BaseException | None:
     if job_return.status is JobStatus.COMPLETED:
         return None
-    error = job_return._return_value  # the property return_value would print and raise it
-    return error if isinstance(error, BaseException) else NwsSweepError(f"the job returned no result: {error}")
+    # the property return_value would print and raise it
+    error = job_return._return_value
+    return (
+        error
+        if isinstance(error, BaseException)
+        else NwsSweepError(f"the job returned no result: {error}")
+    )

@@ -1,4 +1,5 @@
-"""Programs that compose their configuration themselves: without ``@hydra.main``, Hydra calls no callbacks in them."""
+"""Programs that compose their configuration themselves: without ``@hydra.main``, Hydra
+calls no callbacks in them."""
 
 import atexit
 import shlex
@@ -22,7 +23,8 @@ def note_callback() -> None:
 
 
 def note_composed(option: str) -> None:
-    """Notes that a configuration gets an option such as ``search``; at the end, says if the option had no effect."""
+    """Notes that a configuration gets an option such as ``search``; at the end, says if
+    the option had no effect."""
     names = (frame.f_globals.get("__name__") for frame, _ in traceback.walk_stack(None))
     is_new = option in COMMANDS and option not in _composed
     if is_new and _COMPOSE_API in names:
@@ -34,12 +36,16 @@ def _say_if_without_effect(option: str) -> None:
     if _is_called or not is_first_rank():
         return
     why = "this program composes its configuration without @hydra.main, so Hydra calls no callback"
-    streams.print_line(f"+{GROUP}={option} had no effect: {why}; start it by `{_command(option)}`")
+    streams.print_line(
+        f"+{GROUP}={option} had no effect: {why}; start it by `{_command(option)}`"
+    )
 
 
 def _command(option: str) -> str:
     """Writes the command that does the same as the option in any program."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
-    program = [sys.argv[0]] if spec is None else ["-m", spec.name.removesuffix(".__main__")]
+    program = (
+        [sys.argv[0]] if spec is None else ["-m", spec.name.removesuffix(".__main__")]
+    )
     arguments = [word for word in sys.argv[1:] if GROUP not in word.partition("=")[0]]
     return shlex.join(["nws-sweep", option, *program, *arguments])

@@ -40,8 +40,11 @@ class Job:
         self._folder, self._call, self._working_folder = folder, call, working_folder
         self._recorder = _Recorder(folder, call)
 
-    def measure(self, configuration: Configuration, composed: DictConfig) -> SearchRecord | None:
-        """Searches and writes the files during the search; None after a failure, which they record."""
+    def measure(
+        self, configuration: Configuration, composed: DictConfig
+    ) -> SearchRecord | None:
+        """Searches and writes the files during the search; None after a failure, which
+        they record."""
         self._call.interrupts.check()
         resumed = self._resumed(configuration)
         if resumed is not None and resumed.is_final:
@@ -51,7 +54,10 @@ class Job:
         start = resumed or initial_record(configuration, self._call.results.values())
         if start.is_final:  # an earlier point of the grid does the same
             return self._finished(start)
-        start = replace(start, trials=start.results, error="", stop_reason="", verdict=None)  # the search goes on
+        # the search goes on
+        start = replace(
+            start, trials=start.results, error="", stop_reason="", verdict=None
+        )
         session = Session(
             store=ResultStore(composed.paths.cache_dir),
             reuse=composed.reuse if resumed is None else "never",
@@ -68,7 +74,9 @@ class Job:
 
     def _resumed(self, configuration: Configuration) -> SearchRecord | None:
         """Loads what an earlier call has measured into the folder; None for nothing."""
-        resumed, message = resuming.resume(self._folder, configuration, host.describe(configuration.ranks))
+        resumed, message = resuming.resume(
+            self._folder, configuration, host.describe(configuration.ranks)
+        )
         if message:
             logger.warning(message)
             self._call.view.note(message)
@@ -86,7 +94,8 @@ class Job:
         return result
 
     def _has_same_data(self, stored: SearchRecord) -> bool:
-        """Whether a stored result is of the samples and the code that the dataset has now."""
+        """Whether a stored result is of the samples and the code that the dataset has
+        now."""
         if stored.facts is None:
             return False
         try:
@@ -99,7 +108,9 @@ class Job:
         call, log = self._call, str(self._folder / storage.TRIAL_LOG)
         spec = spec_of(start.configuration, self._working_folder, log)
         start_process = call.dataset_server.factory(spec, call.view.status)
-        environment = Environment(start_process=start_process, check_interrupts=call.interrupts.check)
+        environment = Environment(
+            start_process=start_process, check_interrupts=call.interrupts.check
+        )
         guess = earlier_results.first_guess(start.configuration, call.results.values())
         with services(start.configuration), call.interrupts.deferred():
             result = search(start, environment, self._recorder, guess)
@@ -107,17 +118,22 @@ class Job:
         return result
 
     def _finished(self, result: SearchRecord) -> SearchRecord:
-        """Writes the files of a result that was not measured here, and returns the result."""
+        """Writes the files of a result that was not measured here, and returns the
+        result."""
         self._recorder.search_finished(result)
         self._call.remember(result, self._folder)
         self._draw()
         return result
 
     def skip_final(self, result: SearchRecord) -> None:
-        """Shows a result of an earlier program, and makes it available to later searches."""
+        """Shows a result of an earlier program, and makes it available to later
+        searches."""
         self._call.remember(result, self._folder)
-        self._call.view.configuration_finished(self._label(result.configuration), result)
-        if not writer.has_pictures(self._folder):  # the earlier program was killed before it had drawn them
+        self._call.view.configuration_finished(
+            self._label(result.configuration), result
+        )
+        # the earlier program was killed before it had drawn them
+        if not writer.has_pictures(self._folder):
             atomic.remove_temporary(self._folder)
             self._draw()
 
@@ -126,7 +142,8 @@ class Job:
         return configuration.label_of(plan.varying if plan else configuration.columns)
 
     def _draw(self) -> None:
-        """Draws the figures of a point of a grid; the report of a single run has its figures."""
+        """Draws the figures of a point of a grid; the report of a single run has its
+        figures."""
         plan = self._call.plan
         if plan is None or plan.configurations > 1:
             writer.try_pictures(self._folder)
@@ -135,23 +152,34 @@ class Job:
         """Records the error that ended the job, beside the trials that it has saved."""
         with contextlib.suppress(NotARunError):
             stored = storage.load(self._folder).result
-            if not stored.complete:  # the job's own record, which may know more of the configuration
+            # the job's own record, which may know more of the configuration
+            if not stored.complete:
                 return self._record_failure(stored, error)
-        record, _ = resuming.resume(self._folder, configuration, host.describe(configuration.ranks))
+        record, _ = resuming.resume(
+            self._folder, configuration, host.describe(configuration.ranks)
+        )
         if record is None:
             self._record_failure(initial_record(configuration), error)
 
     def _record_failure(self, result: SearchRecord, error: BaseException) -> None:
-        reason = str(error) if isinstance(error, NwsSweepError) else one_line(f"{type(error).__name__}: {error}")
+        reason = (
+            str(error)
+            if isinstance(error, NwsSweepError)
+            else one_line(f"{type(error).__name__}: {error}")
+        )
         self._call.view.failed(reason)
         try:
             storage.save(self._folder, replace(result, error=reason))
-        except OSError as unwritable:  # such as a full disk: the other configurations may still be saved
+        except OSError as unwritable:
+            # such as a full disk: the other configurations may still be saved
             logger.error("the failure could not be written: %s", unwritable)
 
 
-def initial_record(configuration: Configuration, earlier: Collection[SearchRecord] = ()) -> SearchRecord:
-    """Makes the record at the start of a search, with the trials that the same grid has measured already."""
+def initial_record(
+    configuration: Configuration, earlier: Collection[SearchRecord] = ()
+) -> SearchRecord:
+    """Makes the record at the start of a search, with the trials that the same grid has
+    measured already."""
     start = new_record(configuration)
     if same := earlier_results.measured_once(configuration, earlier):
         return replace(same, started_at=start.started_at)
@@ -163,7 +191,8 @@ def initial_record(configuration: Configuration, earlier: Collection[SearchRecor
 
 
 class _Recorder:
-    """Saves every trial as soon as it is finished, and unfinished trials between rounds."""
+    """Saves every trial as soon as it is finished, and unfinished trials between
+    rounds."""
 
     def __init__(self, folder: Path, call: Call) -> None:
         self._folder = folder

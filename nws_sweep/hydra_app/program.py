@@ -1,12 +1,17 @@
-"""What nws_sweep does in another Hydra program: callbacks that start a hook (``programs.program_hook``) in each job.
+"""What nws_sweep does in another Hydra program: callbacks that start a hook
+(``programs.program_hook``) in each job.
 
-The answer of a job is written in the job, which may run in any process, and the report of a multirun when the program
-ends. Hydra turns an exception in a callback into a warning, so a wrong option raises SystemExit.
+The answer of a job is written in the job, which may run in any process, and the report
+of a multirun when the program ends. Hydra turns an exception in a callback into a
+warning, so a wrong option raises SystemExit.
 
-- ``+nws_sweep=search``: the program runs until training begins; that loader is searched, and the job ends by
-  SystemExit, which few programs catch, and which Hydra is made to take for the return of the job.
-- ``+nws_sweep=autotune``: the program runs unchanged, and its training DataLoader tunes itself.
-- ``+nws_sweep=watch``: the program runs unchanged, and its log says how long training waits for data.
+- ``+nws_sweep=search``: the program runs until training begins; that loader is
+  searched, and the job ends by SystemExit, which few programs catch, and which Hydra is
+  made to take for the return of the job.
+- ``+nws_sweep=autotune``: the program runs unchanged, and its training DataLoader tunes
+  itself.
+- ``+nws_sweep=watch``: the program runs unchanged, and its log says how long training
+  waits for data.
 """
 
 import atexit
@@ -61,7 +66,8 @@ class ProgramCallback(Callback):
         self._config: DictConfig | None = None  # of the job
 
     def keep(self, record: SearchRecord) -> None:
-        """Writes the answer of a job, if there is more than the line that was logged."""
+        """Writes the answer of a job, if there is more than the line that was
+        logged."""
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Prepares the report."""
@@ -74,40 +80,67 @@ class ProgramCallback(Callback):
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Starts the hook."""
         composing.note_callback()
-        reporting = Reporting(announce=logger.info, warn=logger.error, keep=self.keep, progress=False, option=_OPTION)
+        reporting = Reporting(
+            announce=logger.info,
+            warn=logger.error,
+            keep=self.keep,
+            progress=False,
+            option=_OPTION,
+        )
         try:
             self._hook = self.kind(reporting, **self._options)
-        except (NwsSweepError, TypeError) as error:  # TypeError: there is no such option
+        except (NwsSweepError, TypeError) as error:
+            # TypeError: there is no such option
             raise SystemExit(f"nws_sweep: {error}") from error
         self._config = config
-        atexit.register(self._hook.end, config.hydra.job.name)  # Hydra calls on_job_end only after an Exception
+        # Hydra calls on_job_end only after an Exception
+        atexit.register(self._hook.end, config.hydra.job.name)
         self._hook.start()
 
-    def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
+    def on_job_end(
+        self, config: DictConfig, job_return: JobReturn, **kwargs: Any
+    ) -> None:
         """Ends the hook."""
         if self._hook is not None:
             self._hook.end(config.hydra.job.name)
 
     def save(self, record: SearchRecord) -> Path | None:
-        """Writes the files of the job's answer; returns their folder, None in ranks other than 0."""
+        """Writes the files of the job's answer; returns their folder, None in ranks
+        other than 0."""
         config = self._config
         if config is None or not is_first_rank():
             return None
-        overrides = [override for override in config.hydra.overrides.task if _key(override) != GROUP]
+        overrides = [
+            override
+            for override in config.hydra.overrides.task
+            if _key(override) != GROUP
+        ]
         folder = Path(config.hydra.runtime.output_dir) / FOLDER
         if self._grid:
             folder = self._grid / folder_name(overrides, nameless=())
-        is_training = self._options["loader"] is None  # a loader that was chosen may be of any split
-        storage.save(folder, of_program(record, without_hydra(config), overrides, is_training=is_training))
+        # a loader that was chosen may be of any split
+        is_training = self._options["loader"] is None
+        storage.save(
+            folder,
+            of_program(
+                record, without_hydra(config), overrides, is_training=is_training
+            ),
+        )
         return folder
 
 
 def of_program(
-    record: SearchRecord, config: DictConfig, overrides: Sequence[str], *, is_training: bool = True
+    record: SearchRecord,
+    config: DictConfig,
+    overrides: Sequence[str],
+    *,
+    is_training: bool = True,
 ) -> SearchRecord:
-    """Adds a column for each override, and the keys of the DataLoader's settings in the program's config, to a record.
+    """Adds a column for each override, and the keys of the DataLoader's settings in the
+    program's config, to a record.
 
-    An override that sets a column, as ``data.batch_size=64`` sets batch_size, needs no separate column.
+    An override that sets a column, as ``data.batch_size=64`` sets batch_size, needs no
+    separate column.
     """
     columns = dict(record.configuration.columns)
     for override in overrides:
@@ -116,10 +149,15 @@ def of_program(
         last_part = key.rpartition(".")[2]
         if columns.get(last_part) != value:
             columns[key] = value
-    record = replace(record, configuration=replace(record.configuration, columns=columns))
+    record = replace(
+        record, configuration=replace(record.configuration, columns=columns)
+    )
     if record.facts is None:
         return record
-    return replace(record, facts=replace(record.facts, project=keys_of(config, is_training=is_training)))
+    return replace(
+        record,
+        facts=replace(record.facts, project=keys_of(config, is_training=is_training)),
+    )
 
 
 def _key(override: str) -> str:
@@ -127,7 +165,8 @@ def _key(override: str) -> str:
 
 
 def _report_grid(folder: Path, process: int) -> None:
-    if os.getpid() == process and storage.holds_results(folder):  # not in a forked process
+    # not in a forked process
+    if os.getpid() == process and storage.holds_results(folder):
         report(folder)
 
 
@@ -136,7 +175,8 @@ def _is_about_a_failure(record: logging.LogRecord) -> bool:
 
 
 class SearchCallback(ProgramCallback):
-    """Searches a DataLoader of each job; options are keywords of ``nws_sweep.search``."""
+    """Searches a DataLoader of each job; options are keywords of
+    ``nws_sweep.search``."""
 
     kind = SearchHook
 
@@ -145,32 +185,48 @@ class SearchCallback(ProgramCallback):
         if folder := self.save(record):
             report(folder, prints=self._grid is None)
             for configuration in summarise(storage.find(folder)).configurations:
-                logger.info("%s", configuration.first_line(formats.overrides_in_place(configuration)))
+                logger.info(
+                    "%s",
+                    configuration.first_line(formats.overrides_in_place(configuration)),
+                )
 
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """Starts the hook, and makes Hydra catch the end of the job, as it catches Exception."""
+        """Starts the hook, and makes Hydra catch the end of the job, as it catches
+        Exception."""
         super().on_job_start(config, **kwargs)
-        # Hydra's run_job catches ``Exception`` around the job, by this name. A callback cannot replace the job, and
-        # programs would catch an Exception in place of SearchEnded, and train on.
+        # Hydra's run_job catches ``Exception`` around the job, by this name. A
+        # callback cannot replace the job, and programs would catch an Exception in
+        # place of SearchEnded, and train on.
         setattr(utils, "Exception", (Exception, SearchEnded))  # noqa: B010
-        for handler in logging.getLogger().handlers:  # Hydra 1.4 would write into the job's log that it has failed
+        # Hydra 1.4 would write into the job's log that it has failed
+        for handler in logging.getLogger().handlers:
             handler.addFilter(_is_about_a_failure)
 
-    def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
-        """Makes Hydra take the job for completed, or for failed if the search failed or there was none."""
+    def on_job_end(
+        self, config: DictConfig, job_return: JobReturn, **kwargs: Any
+    ) -> None:
+        """Makes Hydra take the job for completed, or for failed if the search failed or
+        there was none."""
         vars(utils).pop("Exception", None)
         super().on_job_end(config, job_return, **kwargs)
         hook = self._hook
         if hook is None:
             return
-        if hook.status and (hook.ending is not None or job_return.status is JobStatus.COMPLETED):
-            job_return.status, job_return.return_value = JobStatus.FAILED, SearchEnded(hook.status)
-        elif hook.ending is not None:  # also if the program has made another error of it
+        if hook.status and (
+            hook.ending is not None or job_return.status is JobStatus.COMPLETED
+        ):
+            job_return.status, job_return.return_value = (
+                JobStatus.FAILED,
+                SearchEnded(hook.status),
+            )
+        elif hook.ending is not None:
+            # also if the program has made another error of it
             job_return.status, job_return.return_value = JobStatus.COMPLETED, None
 
 
 class AutotuneCallback(ProgramCallback):
-    """Tunes the training DataLoader of each job while it runs; options are keywords of ``nws_sweep.autotune``."""
+    """Tunes the training DataLoader of each job while it runs; options are keywords of
+    ``nws_sweep.autotune``."""
 
     kind = TuningHook
 
@@ -178,8 +234,12 @@ class AutotuneCallback(ProgramCallback):
         """Writes the answer."""
         if folder := self.save(record):
             for configuration in summarise(storage.find(folder)).configurations:
-                atomic.write_text(folder / storage.BEST, formats.best_file(configuration).file)
-            logger.info("`python -m nws_sweep report %s` shows more", shlex.quote(str(folder)))
+                atomic.write_text(
+                    folder / storage.BEST, formats.best_file(configuration).file
+                )
+            logger.info(
+                "`python -m nws_sweep report %s` shows more", shlex.quote(str(folder))
+            )
 
 
 class WatchCallback(ProgramCallback):

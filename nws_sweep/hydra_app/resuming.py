@@ -1,7 +1,8 @@
-"""Resuming: which results a folder holds, whether a search may continue with them, and the lock of the folder.
+"""Resuming: which results a folder holds, whether a search may continue with them, and
+the lock of the folder.
 
-Finished trials are not measured again. Unreadable files and unfinished batches are renamed, never deleted, and never
-mixed with new measurements.
+Finished trials are not measured again. Unreadable files and unfinished batches are
+renamed, never deleted, and never mixed with new measurements.
 """
 
 import contextlib
@@ -13,22 +14,38 @@ from pathlib import Path
 import filelock
 
 from nws_sweep.errors import ConfigurationError, NotARunError
-from nws_sweep.records import MACHINE, VERSIONS, Configuration, Host, SearchRecord, atomic, storage
+from nws_sweep.records import (
+    MACHINE,
+    VERSIONS,
+    Configuration,
+    Host,
+    SearchRecord,
+    atomic,
+    storage,
+)
 
 # The lock of a killed program is released when its last child process exits.
 _GRACE_S = 3.0
 # Errors of file systems without locks.
-_WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, getattr(errno, "ENOTSUP", errno.EOPNOTSUPP))
+_WITHOUT_LOCKS = (
+    errno.ENOLCK,
+    errno.ENOSYS,
+    errno.EOPNOTSUPP,
+    getattr(errno, "ENOTSUP", errno.EOPNOTSUPP),
+)
 
 
 def folder_lock(folder: Path) -> filelock.BaseFileLock:
-    """Creates a folder, locks it, and removes temporary files of a killed program, whose lock the kernel has released.
+    """Creates a folder, locks it, and removes temporary files of a killed program,
+    whose lock the kernel has released.
 
-    On file systems without locks it is not locked, and the files, which may be another program's, stay.
-    ConfigurationError if another program holds the lock.
+    On file systems without locks it is not locked, and the files, which may be another
+    program's, stay. ConfigurationError if another program holds the lock.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    lock = filelock.FileLock(folder / storage.FOLDER_LOCK, thread_local=False, fallback_to_soft=False)
+    lock = filelock.FileLock(
+        folder / storage.FOLDER_LOCK, thread_local=False, fallback_to_soft=False
+    )
     try:
         lock.acquire(timeout=_GRACE_S, poll_interval=0.1)
     except filelock.Timeout:
@@ -36,7 +53,8 @@ def folder_lock(folder: Path) -> filelock.BaseFileLock:
             f"{folder}: another program is measuring into this folder; wait for it, or choose another hydra.run.dir or "
             "hydra.sweep.dir"
         ) from None
-    except (NotImplementedError, OSError) as error:  # filelock raises NotImplementedError for ENOSYS
+    except (NotImplementedError, OSError) as error:
+        # filelock raises NotImplementedError for ENOSYS
         if isinstance(error, OSError) and error.errno not in _WITHOUT_LOCKS:
             raise
     if lock.is_locked:
@@ -45,11 +63,15 @@ def folder_lock(folder: Path) -> filelock.BaseFileLock:
     return lock
 
 
-def check(folder: Path, describe: Callable[[int], Host], *, is_grid: bool, nodes_differ: bool) -> None:
-    """Raises ConfigurationError if a folder has results of another host or versions, or of the other kind of run.
+def check(
+    folder: Path, describe: Callable[[int], Host], *, is_grid: bool, nodes_differ: bool
+) -> None:
+    """Raises ConfigurationError if a folder has results of another host or versions, or
+    of the other kind of run.
 
-    A link that leads out of the folder is an error, too: files and logs would be written there. ``describe`` returns
-    this host for a number of ranks. If nodes differ, only the versions must be equal.
+    A link that leads out of the folder is an error, too: files and logs would be
+    written there. ``describe`` returns this host for a number of ranks. If nodes
+    differ, only the versions must be equal.
     """
     atomic.refuse_links_out(folder, folder.rglob("*"))
     option = "hydra.sweep.dir" if is_grid else "hydra.run.dir"
@@ -63,29 +85,48 @@ def check(folder: Path, describe: Callable[[int], Host], *, is_grid: bool, nodes
             here = describe(run.result.configuration.ranks)
             difference = run.result.host.difference(here, names)
             if difference and run.result.trials:
-                raise ConfigurationError(f"{folder}: holds results {difference}; choose another {option}")
+                raise ConfigurationError(
+                    f"{folder}: holds results {difference}; choose another {option}"
+                )
 
 
 def refuse_another(folder: Path, configuration: Configuration) -> None:
-    """Raises ConfigurationError if the folder holds the run of another configuration."""
+    """Raises ConfigurationError if the folder holds the run of another
+    configuration."""
     with contextlib.suppress(NotARunError):
-        if storage.load(folder).result.configuration.fingerprint != configuration.fingerprint:
-            raise ConfigurationError(f"{folder}: holds the run of another configuration; choose another hydra.run.dir")
+        if (
+            storage.load(folder).result.configuration.fingerprint
+            != configuration.fingerprint
+        ):
+            raise ConfigurationError(
+                f"{folder}: holds the run of another configuration; choose another hydra.run.dir"
+            )
 
 
-def ended(folder: Path, configuration: Configuration, host: Host) -> storage.StoredRun | None:
-    """Loads the result of a configuration if its search ended, perhaps by its limit, and its batches can be read."""
+def ended(
+    folder: Path, configuration: Configuration, host: Host
+) -> storage.StoredRun | None:
+    """Loads the result of a configuration if its search ended, perhaps by its limit,
+    and its batches can be read."""
     with contextlib.suppress(NotARunError):
         run = storage.load(folder)
-        if run.result.complete and not run.batches_error and _is_same_search(run.result, configuration, host):
+        if (
+            run.result.complete
+            and not run.batches_error
+            and _is_same_search(run.result, configuration, host)
+        ):
             return run
     return None
 
 
-def resume(folder: Path, configuration: Configuration, host: Host) -> tuple[SearchRecord | None, str]:
-    """Loads the record with which a search continues, and a line if files were set aside; None if the search starts.
+def resume(
+    folder: Path, configuration: Configuration, host: Host
+) -> tuple[SearchRecord | None, str]:
+    """Loads the record with which a search continues, and a line if files were set
+    aside; None if the search starts.
 
-    Another configuration with the same overrides, and an unfinished search of another host, are set aside.
+    Another configuration with the same overrides, and an unfinished search of another
+    host, are set aside.
     """
     if not (folder / storage.RESULT).exists():
         return None, ""
@@ -95,7 +136,11 @@ def resume(folder: Path, configuration: Configuration, host: Host) -> tuple[Sear
         return _set_aside(folder, storage.UNREADABLE, str(error))
     record, message = run.result, ""
     if not _is_same_search(record, configuration, host):
-        return _set_aside(folder, "other_values", f"{folder}: holds another configuration with the same overrides")
+        return _set_aside(
+            folder,
+            "other_values",
+            f"{folder}: holds another configuration with the same overrides",
+        )
     if not record.is_final and not record.results:
         storage.copy_batches(folder)
         return None, ""
@@ -115,8 +160,11 @@ def _set_aside(folder: Path, why: str, reason: str) -> tuple[None, str]:
     return None, f"{reason}; set aside as {aside.name}, and measured again"
 
 
-def _is_same_search(record: SearchRecord, configuration: Configuration, host: Host) -> bool:
-    """Whether a record is of this configuration; on another host the candidates may differ with its CPUs."""
+def _is_same_search(
+    record: SearchRecord, configuration: Configuration, host: Host
+) -> bool:
+    """Whether a record is of this configuration; on another host the candidates may
+    differ with its CPUs."""
     there, here = record.configuration, configuration
     if record.host.difference(host, MACHINE):
         there, here = _without_cpu_defaults(there), _without_cpu_defaults(here)
@@ -124,8 +172,14 @@ def _is_same_search(record: SearchRecord, configuration: Configuration, host: Ho
 
 
 def _without_cpu_defaults(configuration: Configuration) -> Configuration:
-    """Leaves out the values whose defaults depend on the CPUs: the largest candidate, max_workers and the reference."""
+    """Leaves out the values whose defaults depend on the CPUs: the largest candidate,
+    max_workers and the reference."""
     rules = configuration.search
-    is_default = rules.max_workers is None or rules.candidates == tuple(range(len(rules.candidates)))
+    is_default = rules.max_workers is None or rules.candidates == tuple(
+        range(len(rules.candidates))
+    )
     candidates = () if is_default else rules.candidates
-    return replace(configuration, search=replace(rules, candidates=candidates, max_workers=None, reference=None))
+    return replace(
+        configuration,
+        search=replace(rules, candidates=candidates, max_workers=None, reference=None),
+    )

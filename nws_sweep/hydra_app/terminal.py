@@ -1,4 +1,5 @@
-"""Output of the command line during and after a sweep: live progress on a terminal, plain lines elsewhere."""
+"""Output of the command line during and after a sweep: live progress on a terminal,
+plain lines elsewhere."""
 
 import sys
 import time
@@ -6,7 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -27,7 +34,11 @@ class View:
 
     def __init__(self) -> None:
         terminal = sys.stdout.isatty()
-        self._console = _Console() if terminal else _Console(width=_PLAIN_WIDTH, force_terminal=False)
+        self._console = (
+            _Console()
+            if terminal
+            else _Console(width=_PLAIN_WIDTH, force_terminal=False)
+        )
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
@@ -54,8 +65,14 @@ class View:
         numbers = ", ".join(map(str, candidates))
         if len(candidates) > 10:
             numbers = f"{candidates[0]} to {candidates[-1]}"
-        lengths = f"at most about {units.seconds(plan.at_most_s)}" if plan.at_most_s else "whole epochs"
-        self._print(f"{units.counted(count, 'configuration')}, up to {most} each (num_workers {numbers}), {lengths}")
+        lengths = (
+            f"at most about {units.seconds(plan.at_most_s)}"
+            if plan.at_most_s
+            else "whole epochs"
+        )
+        self._print(
+            f"{units.counted(count, 'configuration')}, up to {most} each (num_workers {numbers}), {lengths}"
+        )
         if plan.note:
             self.note(plan.note)
         self._planned, self._per_configuration = count, tried
@@ -76,7 +93,8 @@ class View:
     def configuration_started(self, label: str) -> None:
         """Prints the configuration whose search starts, and the remaining time."""
         self._began = time.monotonic()
-        # A sweeper that chooses the points, such as Optuna's, may choose more of them than the axes have.
+        # A sweeper that chooses the points, such as Optuna's, may choose more of them
+        # than the axes have.
         left = max(0, self._planned - self._done)
         line = self._numbered(label)
         if left and self._measured:
@@ -91,14 +109,22 @@ class View:
         return f"[{self._done}/{max(self._done, self._planned)}] {label}"
 
     def configuration_finished(self, label: str, result: SearchRecord) -> None:
-        """Prints a configuration that an earlier program has measured into the same folder."""
-        self._print(f"{self._numbered(label)}: measured before, {snippets.found_line(result)}")
-        self._progress.update(self._task, completed=self._done * self._per_configuration)
+        """Prints a configuration that an earlier program has measured into the same
+        folder."""
+        self._print(
+            f"{self._numbered(label)}: measured before, {snippets.found_line(result)}"
+        )
+        self._progress.update(
+            self._task, completed=self._done * self._per_configuration
+        )
 
     def slice_started(self, num_workers: int) -> None:
         """Shows which candidate is being measured."""
         self._progress.start()
-        self._progress.update(self._task, description=printable(f"{self._label}  num_workers={num_workers}"))
+        self._progress.update(
+            self._task,
+            description=printable(f"{self._label}  num_workers={num_workers}"),
+        )
 
     def trial_finished(self, trial: Trial, configuration: Configuration) -> None:
         """Prints a line for a candidate."""
@@ -106,8 +132,11 @@ class View:
         self._print(f"  {snippets.trial_line(trial, configuration)}")
 
     def search_finished(self, result: SearchRecord) -> None:
-        """Prints the result of a configuration, which may be reused from an earlier search."""
-        self._progress.update(self._task, completed=self._done * self._per_configuration)
+        """Prints the result of a configuration, which may be reused from an earlier
+        search."""
+        self._progress.update(
+            self._task, completed=self._done * self._per_configuration
+        )
         self._print(f"  {snippets.end_line(result)}")
         if result.cost_s:  # not reused
             self._measured += 1
@@ -119,7 +148,8 @@ class View:
         self._print(f"  failed: {reason}")
 
     def conclude(self, summary: Summary, written: Sequence[Path]) -> None:
-        """Prints answers, the table of best settings, explanations, failures, warnings and paths of written files."""
+        """Prints answers, the table of best settings, explanations, failures, warnings
+        and paths of written files."""
         self.stop()
         self._console.print()
         for line in summary.headlines:
@@ -139,11 +169,13 @@ class View:
         self._progress.stop()
 
     def _print(self, line: str) -> None:
-        self._progress.console.print(_text(line), soft_wrap=True)  # no wrapping, because users copy paths
+        # no wrapping, because users copy paths
+        self._progress.console.print(_text(line), soft_wrap=True)
 
 
 class _Console(Console):
-    """Prints nothing after a broken pipe, where rich itself would exit: the results are written to files."""
+    """Prints nothing after a broken pipe, where rich itself would exit: the results are
+    written to files."""
 
     def on_broken_pipe(self) -> None:
         """Silences the output."""
@@ -152,7 +184,8 @@ class _Console(Console):
 
 
 def _text(text: str) -> Text:
-    """Text as it is: names may look like rich's markup, or contain control characters."""
+    """Text as it is: names may look like rich's markup, or contain control
+    characters."""
     return Text(printable(text))
 
 
@@ -161,7 +194,9 @@ def _best_table(summary: Summary) -> Table:
     header, *rows = snippets.best_table(summary)
     for index, name in enumerate(header):
         is_identity = index < len(summary.varying)
-        table.add_column(_text(name), justify="left" if is_identity else "right", overflow="fold")
+        table.add_column(
+            _text(name), justify="left" if is_identity else "right", overflow="fold"
+        )
     for row in rows:
         table.add_row(*map(_text, row))
     return table

@@ -1,4 +1,5 @@
-"""What may limit an epoch: the part of its time that this is a cause of, and the epoch without it. Pure."""
+"""What may limit an epoch: the part of its time that this is a cause of, and the epoch
+without it. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -46,7 +47,10 @@ _COSTS_OF_LOOP = {
     Bottleneck.TRANSFER: ("receive_s", "receive_wait_s"),
 }
 # Factors of the CPU time, the wait and the copying of a batch without each bottleneck.
-_COSTS_OF_BATCH = {Bottleneck.TRANSFER: (1.0, 1.0, 0.0), Bottleneck.LATENCY: (1.0, 0.0, 1.0)}
+_COSTS_OF_BATCH = {
+    Bottleneck.TRANSFER: (1.0, 1.0, 0.0),
+    Bottleneck.LATENCY: (1.0, 0.0, 1.0),
+}
 
 
 class Epoch(NamedTuple):
@@ -60,15 +64,21 @@ class Epoch(NamedTuple):
         """Takes a cost away.
 
         Args:
-            removed: A stage, or a bottleneck that is a cost: not noise, memory or order.
+            removed: A stage, or a bottleneck that is a cost: not noise, memory or
+                order.
             alone: A loop with the training step as on free CPUs.
         """
         if isinstance(removed, Stage):
-            return self._replace(costs=[removed.taken_from(cost) for cost in self.costs])
+            return self._replace(
+                costs=[removed.taken_from(cost) for cost in self.costs]
+            )
         costs, loop, settings = self
         if removed in _COSTS_OF_BATCH:
             costs = [cost.scaled(_COSTS_OF_BATCH[removed]) for cost in costs]
-        if removed in {Bottleneck.CPU, Bottleneck.COMPETITION} and alone.step_s < loop.step_s:
+        if (
+            removed in {Bottleneck.CPU, Bottleneck.COMPETITION}
+            and alone.step_s < loop.step_s
+        ):
             loop = replace(loop, step_s=alone.step_s, step_cpu_s=alone.step_cpu_s)
         if removed is Bottleneck.CPU:
             settings = replace(settings, cpus=math.inf)

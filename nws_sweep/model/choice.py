@@ -1,8 +1,10 @@
-"""The rule that chooses settings: their time, priced by workers. Pure; searches, autotune and predictions share it.
+"""The rule that chooses settings: their time, priced by workers. Pure; searches,
+autotune and predictions share it.
 
-The price of n workers is J(n) = t(n) x (1 + tolerance)^log2(1 + n), with t(n) the time of an epoch or a batch: twice as
-many workers must save the tolerance of the time. Of the settings whose price exceeds the least by at most ``CLOSE``,
-those with the fewest workers are chosen, then those with the shortest queue. Times under noise count by their
+The price of n workers is J(n) = t(n) x (1 + tolerance)^log2(1 + n), with t(n) the time
+of an epoch or a batch: twice as many workers must save the tolerance of the time. Of
+the settings whose price exceeds the least by at most ``CLOSE``, those with the fewest
+workers are chosen, then those with the shortest queue. Times under noise count by their
 expectation.
 """
 
@@ -16,7 +18,8 @@ from nws_sweep.records import LoaderSettings
 
 PREFETCH_FACTORS = (1, 2, 4, 8)  # that are tried
 CLOSE = 0.01  # prices that differ by at most this share count as equal
-PROMISING = 0.03  # share of the price that settings must promise to save before they are measured
+# share of the price that settings must promise to save before they are measured
+PROMISING = 0.03
 _USUAL_WORKERS = 64  # more workers than these and the CPUs are tried only after
 _LARGE_GAIN = 0.2  # a doubling that saved this share of the time
 
@@ -30,19 +33,31 @@ def price(cost_s: float, num_workers: int, tolerance: float) -> float:
 
 
 def choose(costs_s: Mapping[S, float], tolerance: float) -> S:
-    """Chooses the settings to use, of at least one; ``costs_s`` are expected times of an epoch or a batch, s."""
-    prices = {settings: price(cost_s, settings.num_workers, tolerance) for settings, cost_s in costs_s.items()}
+    """Chooses the settings to use, of at least one; ``costs_s`` are expected times of
+    an epoch or a batch, s."""
+    prices = {
+        settings: price(cost_s, settings.num_workers, tolerance)
+        for settings, cost_s in costs_s.items()
+    }
     limit = min(prices.values()) * (1 + CLOSE)
     cheapest = [settings for settings in prices if prices[settings] <= limit]
     return min(cheapest, key=size)
 
 
-def promising(measured_s: Mapping[S, float], predicted_s: Mapping[S, float], tolerance: float) -> S | None:
-    """Chooses the settings to measure next: those with the least predicted price, if they promise ``PROMISING``.
+def promising(
+    measured_s: Mapping[S, float], predicted_s: Mapping[S, float], tolerance: float
+) -> S | None:
+    """Chooses the settings to measure next: those with the least predicted price, if
+    they promise ``PROMISING``.
 
-    Without any measured settings, those that ``choose`` takes; None if all were measured or none promises enough.
+    Without any measured settings, those that ``choose`` takes; None if all were
+    measured or none promises enough.
     """
-    untried_s = {settings: cost_s for settings, cost_s in predicted_s.items() if settings not in measured_s}
+    untried_s = {
+        settings: cost_s
+        for settings, cost_s in predicted_s.items()
+        if settings not in measured_s
+    }
     if not untried_s:
         return None
     best = choose(untried_s, tolerance)
@@ -55,12 +70,15 @@ def promising(measured_s: Mapping[S, float], predicted_s: Mapping[S, float], tol
 
 
 def expected_loss(excess: float, spread: float) -> float:
-    """Computes the expectation of max(0, X), X normal: the share of the price lost by not choosing other settings.
+    """Computes the expectation of max(0, X), X normal: the share of the price lost by
+    not choosing other settings.
 
-    It is the linear loss function (Raiffa and Schlaifer, Applied Statistical Decision Theory, 1961, section 11.2).
+    It is the linear loss function (Raiffa and Schlaifer, Applied Statistical Decision
+    Theory, 1961, section 11.2).
 
     Args:
-        excess: Expected logarithm of the price of the chosen settings / that of the others.
+        excess: Expected logarithm of the price of the chosen settings / that of the
+            others.
         spread: Its standard deviation.
     """
     if spread <= 0:
@@ -70,16 +88,22 @@ def expected_loss(excess: float, spread: float) -> float:
 
 
 def most_workers(cpus: float, measured_s: Mapping[S, float]) -> int:
-    """Limits the workers to try where the user set no limit: to 64 or the CPUs, beyond that to twice those measured.
+    """Limits the workers to try where the user set no limit: to 64 or the CPUs, beyond
+    that to twice those measured.
 
-    Beyond it only if the last doubling saved a fifth of the time, as measured: of at least twice as many workers as the
-    next settings have, each doubling between them counts the same.
+    Beyond it only if the last doubling saved a fifth of the time, as measured: of at
+    least twice as many workers as the next settings have, each doubling between them
+    counts the same.
     """
     usual = max(_USUAL_WORKERS, int(cpus))
     if not measured_s:
         return usual
     largest = max(measured_s, key=size)
-    half = [settings for settings in measured_s if 2 * settings.num_workers <= largest.num_workers]
+    half = [
+        settings
+        for settings in measured_s
+        if 2 * settings.num_workers <= largest.num_workers
+    ]
     if not half or not largest.num_workers:
         return max(usual, largest.num_workers)
     before = max(half, key=size)
@@ -93,7 +117,8 @@ def most_workers(cpus: float, measured_s: Mapping[S, float]) -> int:
 def costs_near_the_best(
     candidates: Sequence[S], cost_s: Callable[[S], float | None], tolerance: float
 ) -> dict[S, float]:
-    """Predicts the costs of a ladder of settings, and of the settings near the best of them.
+    """Predicts the costs of a ladder of settings, and of the settings near the best of
+    them.
 
     Args:
         candidates: Settings that differ in num_workers, ascending.
@@ -113,11 +138,15 @@ def costs_near_the_best(
     return costs_s
 
 
-def ladder(numbers: Sequence[int], chosen: int = 0, beside: Sequence[int] = (-1, 0, 1)) -> list[int]:
-    """Selects from ascending values of num_workers: both ends, doublings with their neighbours, and what is between.
+def ladder(
+    numbers: Sequence[int], chosen: int = 0, beside: Sequence[int] = (-1, 0, 1)
+) -> list[int]:
+    """Selects from ascending values of num_workers: both ends, doublings with their
+    neighbours, and what is between.
 
-    With ``chosen`` instead of doublings: it with its neighbours, and eight steps up to its double and to its half.
-    Batches go to workers in turn, so an expensive batch may recur at each multiple of a number of workers.
+    With ``chosen`` instead of doublings: it with its neighbours, and eight steps up to
+    its double and to its half. Batches go to workers in turn, so an expensive batch may
+    recur at each multiple of a number of workers.
     """
     if chosen:
         main = [chosen]

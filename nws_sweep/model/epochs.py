@@ -1,8 +1,10 @@
-"""Predicts whole epochs with any settings from recorded costs of some of their batches. Pure.
+"""Predicts whole epochs with any settings from recorded costs of some of their batches.
+Pure.
 
-An epoch is put together from the records: in any order if the sampler draws one, else each batch stays in its place.
-The band is that of a bootstrap over the records (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, section
-12.4: standard intervals).
+An epoch is put together from the records: in any order if the sampler draws one, else
+each batch stays in its place. The band is that of a bootstrap over the records (Efron
+and Tibshirani, An Introduction to the Bootstrap, 1993, section 12.4: standard
+intervals).
 """
 
 import bisect
@@ -26,7 +28,8 @@ _VARIED = 0.3  # standard deviation / mean of the costs of batches
 
 
 class _Run(NamedTuple):
-    """Records of batches that follow one another in the order of the sampler, the first of them with its number."""
+    """Records of batches that follow one another in the order of the sampler, the first
+    of them with its number."""
 
     first: int
     records: list[BatchRecord]
@@ -45,8 +48,10 @@ class Records:
         made: At least one batch, in any order.
         loop: Costs of the main process and of the workers' life.
         batches: Number of batches of an epoch, at least 1.
-        shared_epochs: Over which the start of persistent workers is shared out, as in a measured time.
-        shuffled: Whether the sampler draws a random order, so that batches may change places.
+        shared_epochs: Over which the start of persistent workers is shared out, as in a
+            measured time.
+        shuffled: Whether the sampler draws a random order, so that batches may change
+            places.
     """
 
     made: tuple[BatchRecord, ...]
@@ -57,7 +62,8 @@ class Records:
 
     @cached_property
     def varies(self) -> bool:
-        """Whether batches cost so different times that it matters which of them were timed."""
+        """Whether batches cost so different times that it matters which of them were
+        timed."""
         costs_s = [record.cost.making_s for record in self.made]
         return statistics.pstdev(costs_s) > _VARIED * statistics.fmean(costs_s)
 
@@ -68,13 +74,18 @@ class Records:
 
     @cached_property
     def has_places(self) -> bool:
-        """Whether the batches of an epoch are replayed in their places: they have one order, which is known."""
-        return not self.shuffled and all(record.position is not None for record in self.made)
+        """Whether the batches of an epoch are replayed in their places: they have one
+        order, which is known."""
+        return not self.shuffled and all(
+            record.position is not None for record in self.made
+        )
 
     def epochs(self, most: int, seeds: Sequence[int]) -> Iterator[list[BatchCost]]:
-        """Yields the costs of at most ``most`` batches in the order of an epoch, which they represent.
+        """Yields the costs of at most ``most`` batches in the order of an epoch, which
+        they represent.
 
-        Each seed gives another random order; there is only one epoch if batches stay in their places.
+        Each seed gives another random order; there is only one epoch if batches stay in
+        their places.
         """
         count = min(self.batches, most)
         if self.has_places:
@@ -84,21 +95,28 @@ class Records:
             yield self._in_any_order(random.Random(seed), count)
 
     def _in_any_order(self, draw: random.Random, count: int) -> list[BatchCost]:
-        """Draws an order in which each record is used as often as any other, to within one."""
+        """Draws an order in which each record is used as often as any other, to within
+        one."""
         begin = draw.random()
         records = self.in_order
-        indices = [int((place + begin) * len(records) / count) % len(records) for place in range(count)]
+        indices = [
+            int((place + begin) * len(records) / count) % len(records)
+            for place in range(count)
+        ]
         draw.shuffle(indices)
         return [records[index].cost for index in indices]
 
     def _in_place(self, count: int) -> list[BatchCost]:
-        """Gives each recorded batch its place; between them, the nearest run of recorded batches goes on periodically.
+        """Gives each recorded batch its place; between them, the nearest run of
+        recorded batches goes on periodically.
 
-        In an epoch of another length each run stands for its part of the epoch. Batches keep their distances, so that
-        costs with a period meet the same workers.
+        In an epoch of another length each run stands for its part of the epoch. Batches
+        keep their distances, so that costs with a period meet the same workers.
         """
         runs = self._runs
-        borders = [(run.last + following.first) / 2 for run, following in pairwise(runs)]
+        borders = [
+            (run.last + following.first) / 2 for run, following in pairwise(runs)
+        ]
         costs = []
         for number in range(count):
             place = (number + 0.5) * self._length / count - 0.5
@@ -108,15 +126,22 @@ class Records:
 
     @cached_property
     def _length(self) -> int:
-        """Batches of the epoch in which the positions are: neighbours differ by the least."""
+        """Batches of the epoch in which the positions are: neighbours differ by the
+        least."""
         places = [position_of(record) for record in self.in_order]
-        gaps = [later - earlier for earlier, later in pairwise(places) if later > earlier]
+        gaps = [
+            later - earlier for earlier, later in pairwise(places) if later > earlier
+        ]
         return round(1 / min(gaps, default=1.0))
 
     @cached_property
     def _runs(self) -> "list[_Run]":
-        """The runs of neighbours, in the order of the sampler; of several records of a batch the last one counts."""
-        numbered = {round(position_of(record) * self._length): record for record in self.in_order}
+        """The runs of neighbours, in the order of the sampler; of several records of a
+        batch the last one counts."""
+        numbered = {
+            round(position_of(record) * self._length): record
+            for record in self.in_order
+        }
         runs: list[_Run] = []
         for number, record in numbered.items():
             if not runs or number != runs[-1].last + 1:
@@ -125,14 +150,20 @@ class Records:
         return runs
 
     def resampled(self, draw: random.Random) -> "Records":
-        """Draws as many records with replacement: batches with places as runs, from each run and its neighbours."""
+        """Draws as many records with replacement: batches with places as runs, from
+        each run and its neighbours."""
         if not self.has_places or len(self._runs) == 1:
-            drawn = [replace(record, cost=draw.choice(self.made).cost) for record in self.made]
+            drawn = [
+                replace(record, cost=draw.choice(self.made).cost)
+                for record in self.made
+            ]
             return replace(self, made=tuple(drawn))
         drawn = []
         last = len(self._runs) - 1
         for place, run in enumerate(self._runs):
-            source = self._runs[draw.randint(max(0, place - 1), min(last, place + 1))].records
+            source = self._runs[
+                draw.randint(max(0, place - 1), min(last, place + 1))
+            ].records
             for number, record in enumerate(run.records):
                 drawn.append(replace(record, cost=source[number % len(source)].cost))
         return replace(self, made=tuple(drawn))
@@ -140,8 +171,14 @@ class Records:
     def slower(self, factor: float) -> "Records":
         """The same training step beside loading that costs ``factor`` times as much."""
         costs_s = {name: factor * cost_s for name, cost_s in asdict(self.loop).items()}
-        loop = replace(LoopCosts(**costs_s), step_s=self.loop.step_s, step_cpu_s=self.loop.step_cpu_s)
-        return replace(self, made=tuple(scaled(record, factor) for record in self.made), loop=loop)
+        loop = replace(
+            LoopCosts(**costs_s),
+            step_s=self.loop.step_s,
+            step_cpu_s=self.loop.step_cpu_s,
+        )
+        return replace(
+            self, made=tuple(scaled(record, factor) for record in self.made), loop=loop
+        )
 
 
 def position_of(record: BatchRecord) -> float:
@@ -155,25 +192,39 @@ def scaled(record: BatchRecord, factor: float) -> BatchRecord:
 
 
 class Prediction(NamedTuple):
-    """Predicted times with their 95 % intervals: of an epoch, and of a batch once the queue has filled, both in s."""
+    """Predicted times with their 95 % intervals: of an epoch, and of a batch once the
+    queue has filled, both in s."""
 
     epoch_s: Estimate
     batch_s: Estimate
 
 
-def epoch_of(records: Records, settings: QueueSettings, seeds: Sequence[int] = (0,)) -> tuple[float, float]:
-    """Computes the seconds of an epoch and of a batch at the steady pace, averaged over the orders of the seeds."""
-    times = [epoch_and_batch_s(costs, records.loop, settings, records) for costs in records.epochs(MOST_BATCHES, seeds)]
-    return statistics.fmean(epoch_s for epoch_s, _ in times), statistics.fmean(batch_s for _, batch_s in times)
+def epoch_of(
+    records: Records, settings: QueueSettings, seeds: Sequence[int] = (0,)
+) -> tuple[float, float]:
+    """Computes the seconds of an epoch and of a batch at the steady pace, averaged over
+    the orders of the seeds."""
+    times = [
+        epoch_and_batch_s(costs, records.loop, settings, records)
+        for costs in records.epochs(MOST_BATCHES, seeds)
+    ]
+    return statistics.fmean(epoch_s for epoch_s, _ in times), statistics.fmean(
+        batch_s for _, batch_s in times
+    )
 
 
 def epoch_and_batch_s(
-    costs: Sequence[BatchCost], loop: LoopCosts, settings: QueueSettings, records: Records
+    costs: Sequence[BatchCost],
+    loop: LoopCosts,
+    settings: QueueSettings,
+    records: Records,
 ) -> tuple[float, float]:
-    """Computes the seconds of an epoch, of which some batches are replayed and the rest has their pace, and of a batch.
+    """Computes the seconds of an epoch, of which some batches are replayed and the rest
+    has their pace, and of a batch.
 
-    The pace is that of a full queue, from a worker's second batch on; epoch / batches of a short epoch. Neither the
-    start, when workers have made nothing yet, nor the end, when they no longer get batches, has that pace.
+    The pace is that of a full queue, from a worker's second batch on; epoch / batches
+    of a short epoch. Neither the start, when workers have made nothing yet, nor the
+    end, when they no longer get batches, has that pace.
     """
     if settings.persistent_workers:
         epochs = records.shared_epochs
@@ -190,15 +241,19 @@ def epoch_and_batch_s(
     full -= full % max(1, workers)  # equal workers return batches together
     batch_s = replayed.epoch_s / count
     if full > 0:
-        batch_s = (replayed.returned_s[workers + full] - replayed.returned_s[workers]) / full
+        batch_s = (
+            replayed.returned_s[workers + full] - replayed.returned_s[workers]
+        ) / full
     return replayed.epoch_s + (records.batches - count) * batch_s, batch_s
 
 
-def predict(records: Records, factor: float, settings: QueueSettings, misfit: float = 0.0) -> Prediction:
+def predict(
+    records: Records, factor: float, settings: QueueSettings, misfit: float = 0.0
+) -> Prediction:
     """Predicts an epoch that takes ``factor`` times as long as replayed.
 
-    The band is that of bootstrap samples whose loading is slower by other factors; ``misfit`` is the standard deviation
-    of their logarithm.
+    The band is that of bootstrap samples whose loading is slower by other factors;
+    ``misfit`` is the standard deviation of their logarithm.
     """
     epochs_s: list[float] = []
     batches_s: list[float] = []
@@ -209,10 +264,17 @@ def predict(records: Records, factor: float, settings: QueueSettings, misfit: fl
         epochs_s.append(epoch_s)
         batches_s.append(batch_s)
     epoch_s, batch_s = epoch_of(records, settings, range(MOST_ORDERS))
-    return Prediction(_estimate(factor * epoch_s, epochs_s), _estimate(factor * batch_s, batches_s))
+    return Prediction(
+        _estimate(factor * epoch_s, epochs_s), _estimate(factor * batch_s, batches_s)
+    )
 
 
 def _estimate(value: float, replicates: Sequence[float]) -> Estimate:
-    """Gives the value an interval: twice the standard deviation of the replicates' logarithms on each side."""
-    spread = math.exp(2 * statistics.stdev([math.log(replicate) for replicate in replicates]))
-    return Estimate(value=value, low=value / spread, high=value * spread, n=len(replicates))
+    """Gives the value an interval: twice the standard deviation of the replicates'
+    logarithms on each side."""
+    spread = math.exp(
+        2 * statistics.stdev([math.log(replicate) for replicate in replicates])
+    )
+    return Estimate(
+        value=value, low=value / spread, high=value * spread, n=len(replicates)
+    )

@@ -1,7 +1,8 @@
 """Predicts what any settings would do from all trials of a search. Pure.
 
-Each prediction replays the records of the nearest trial (in the ratio of the workers) with costs, and is multiplied by
-a factor for what the replay does not model (``known``).
+Each prediction replays the records of the nearest trial (in the ratio of the workers)
+with costs, and is multiplied by a factor for what the replay does not model
+(``known``).
 """
 
 import math
@@ -12,31 +13,52 @@ from functools import cached_property
 
 from nws_sweep.model import choice
 from nws_sweep.model.bottlenecks import Bottleneck, Epoch
-from nws_sweep.model.epochs import MOST_BATCHES, MOST_ORDERS, Prediction, Records, epoch_and_batch_s, predict, scaled
-from nws_sweep.model.known import FEW_CPUS, Factors, Known, batch_of, beside_others, doublings, known_of
+from nws_sweep.model.epochs import (
+    MOST_BATCHES,
+    MOST_ORDERS,
+    Prediction,
+    Records,
+    epoch_and_batch_s,
+    predict,
+    scaled,
+)
+from nws_sweep.model.known import (
+    FEW_CPUS,
+    Factors,
+    Known,
+    batch_of,
+    beside_others,
+    doublings,
+    known_of,
+)
 from nws_sweep.model.queue import QueueSettings
 from nws_sweep.model.stages import Stage
 from nws_sweep.records import BatchRecord, LoopCosts, Trial
 
-# CPU seconds to start a worker, until a trial with workers is known: 8 to 20 ms measured for fork, with the end of the
-# worker, which takes 6 to 9 ms where it is measured alone; 1.5 to 3 s for a new process that imports torch. A program
-# that takes longer to fork is large: an empty process takes less than 1 ms, one of 1 GB 20 ms.
+# CPU seconds to start a worker, until a trial with workers is known: 8 to 20 ms
+# measured for fork, with the end of the worker, which takes 6 to 9 ms where it is
+# measured alone; 1.5 to 3 s for a new process that imports torch. A program that takes
+# longer to fork is large: an empty process takes less than 1 ms, one of 1 GB 20 ms.
 FORKED_S, _SPAWNED_S = 0.01, 2.0
-_QUEUES = 3  # that are replayed at least: batches have their pace from the second queue on
+# that are replayed at least: batches have their pace from the second queue on
+_QUEUES = 3
 MOST_EQUAL = 300  # batches of similar costs that are replayed
 
-# A training step with less time, or with a share of the time that is next to nothing, is the time of the call.
+# A training step with less time, or with a share of the time that is next to nothing,
+# is the time of the call.
 _MIN_STEP_S = 50e-6
 
 
 @dataclass(frozen=True)
 class Model:
-    """What a search knows of one configuration: at least one trial whose costs are known.
+    """What a search knows of one configuration: at least one trial whose costs are
+    known.
 
     Attributes:
         trials: By num_workers.
         start_method: Of workers: fork, spawn or forkserver.
-        step_s: Seconds per batch of another training step, which takes no CPU time; None for the recorded one.
+        step_s: Seconds per batch of another training step, which takes no CPU time;
+            None for the recorded one.
     """
 
     trials: tuple[Known, ...]
@@ -50,10 +72,12 @@ class Model:
         without: Sequence[Bottleneck | Stage] = (),
         like: Known | None = None,
     ) -> float:
-        """Predicts the seconds per batch of an epoch as it will run: its batches share its start and its end.
+        """Predicts the seconds per batch of an epoch as it will run: its batches share
+        its start and its end.
 
-        At least three queues of batches are replayed; the rest of the epoch has their pace. The result is the mean over
-        as many orders of a short epoch as have this many batches.
+        At least three queues of batches are replayed; the rest of the epoch has their
+        pace. The result is the mean over as many orders of a short epoch as have this
+        many batches.
 
         Args:
             settings: Of the queue, with the CPUs.
@@ -62,7 +86,9 @@ class Model:
         """
         key = (settings, tuple(without), like.settings if like else None)
         if key not in self._costs_s:
-            records, factor = self._inputs_like(like) if like else self._inputs(settings.num_workers)
+            records, factor = (
+                self._inputs_like(like) if like else self._inputs(settings.num_workers)
+            )
             epochs_s = []
             for epoch in _epochs(self, records, settings, without):
                 epoch_s, _ = epoch_and_batch_s(*epoch, records)
@@ -79,8 +105,12 @@ class Model:
         """Predicts an epoch and a batch at the steady pace, with their bands."""
         number = settings.num_workers
         records, factor = self._inputs(number)
-        misfit = math.sqrt(self.factors.misfit(number) ** 2 + self._nearest(number).variance)
-        return predict(records, factor, beside_others(settings, self.trials[0].other_cpus), misfit)
+        misfit = math.sqrt(
+            self.factors.misfit(number) ** 2 + self._nearest(number).variance
+        )
+        return predict(
+            records, factor, beside_others(settings, self.trials[0].other_cpus), misfit
+        )
 
     @property
     def batches(self) -> int:
@@ -90,7 +120,9 @@ class Model:
     @property
     def loop(self) -> LoopCosts:
         """Costs of the main process, with the least time of the training step."""
-        return min((trial.records.loop for trial in self.trials), key=lambda loop: loop.step_s)
+        return min(
+            (trial.records.loop for trial in self.trials), key=lambda loop: loop.step_s
+        )
 
     @cached_property
     def factors(self) -> Factors:
@@ -102,16 +134,20 @@ class Model:
         return tuple(trial for trial in self.trials if trial.num_workers)
 
     def _inputs(self, num_workers: int) -> tuple[Records, float]:
-        """Returns what is replayed, and the factor; beside another training step, the factor is in the records."""
+        """Returns what is replayed, and the factor; beside another training step, the
+        factor is in the records."""
         records = self.records_for(num_workers)
         factor = self.factors.at(num_workers)
         if self.step_s is None:
             return records, factor
         slower = records.slower(factor)
-        return replace(slower, loop=replace(slower.loop, step_s=self.step_s, step_cpu_s=0.0)), 1.0
+        return replace(
+            slower, loop=replace(slower.loop, step_s=self.step_s, step_cpu_s=0.0)
+        ), 1.0
 
     def _inputs_like(self, trial: Known) -> tuple[Records, float]:
-        """Returns what workers replay of a trial, and its factor, which a trial without workers does not have."""
+        """Returns what workers replay of a trial, and its factor, which a trial without
+        workers does not have."""
         if not trial.num_workers:
             return self._started, 1.0
         return self._records[trial.num_workers], trial.factor
@@ -131,7 +167,10 @@ class Model:
     @cached_property
     def _records(self) -> Mapping[int, Records]:
         """What is replayed, by the num_workers of a trial."""
-        return {trial.num_workers: _pooled(trial, self._with_workers) for trial in self.trials}
+        return {
+            trial.num_workers: _pooled(trial, self._with_workers)
+            for trial in self.trials
+        }
 
     @cached_property
     def _started(self) -> Records:
@@ -141,13 +180,19 @@ class Model:
         return replace(records, loop=replace(records.loop, start_s=start_s))
 
     def _nearest(self, num_workers: int) -> Known:
-        """Finds the trial whose records stand for this number; a trial without workers only for itself, if possible."""
+        """Finds the trial whose records stand for this number; a trial without workers
+        only for itself, if possible."""
         trials = self._with_workers if num_workers else self.trials[:1]
-        return min(trials or self.trials, key=lambda trial: abs(doublings(trial, num_workers)))
+        return min(
+            trials or self.trials, key=lambda trial: abs(doublings(trial, num_workers))
+        )
 
 
 def _epochs(
-    model: Model, records: Records, settings: QueueSettings, without: Sequence[Bottleneck | Stage]
+    model: Model,
+    records: Records,
+    settings: QueueSettings,
+    without: Sequence[Bottleneck | Stage],
 ) -> Iterator[Epoch]:
     """Yields the epochs that ``Model.cost_s`` replays."""
     settings = beside_others(settings, model.trials[0].other_cpus)
@@ -161,7 +206,8 @@ def _epochs(
 
 
 def _pooled(chosen: Known, with_workers: Sequence[Known]) -> Records:
-    """Adds to the records of a trial those that other trials have of other batches, scaled by ``_ratio``.
+    """Adds to the records of a trial those that other trials have of other batches,
+    scaled by ``_ratio``.
 
     What was stopped is the last choice.
     """
@@ -177,10 +223,12 @@ def _pooled(chosen: Known, with_workers: Sequence[Known]) -> Records:
 
 
 def _ratio(chosen: Known, trial: Known) -> float:
-    """Computes the costs of batches of a trial / their costs in another trial: they may depend on the num_workers.
+    """Computes the costs of batches of a trial / their costs in another trial: they may
+    depend on the num_workers.
 
-    Trials have no batches in common, and all count, if the data are a stream or larger than memory. Where batches have
-    places, trials that have none in common have made other parts of the epoch: then the costs are not scaled.
+    Trials have no batches in common, and all count, if the data are a stream or larger
+    than memory. Where batches have places, trials that have none in common have made
+    other parts of the epoch: then the costs are not scaled.
     """
     costs_s = chosen.usual_s
     others_s = trial.usual_s
@@ -193,7 +241,8 @@ def _ratio(chosen: Known, trial: Known) -> float:
 
 
 def with_and_without_others(model: Model) -> tuple[Model, ...]:
-    """Returns the model, and if other programs used CPUs, the model of a machine without other programs."""
+    """Returns the model, and if other programs used CPUs, the model of a machine
+    without other programs."""
     fewest, *more = model.trials
     if fewest.other_cpus < FEW_CPUS:
         return (model,)
@@ -220,12 +269,17 @@ def model_of(
     """
     with_costs = []
     for trial in sorted(trials, key=lambda trial: trial.num_workers):
-        costs = known_of(trial, batches, cpus, None, epochs, shuffled) if trial.records else None
+        costs = (
+            known_of(trial, batches, cpus, None, epochs, shuffled)
+            if trial.records
+            else None
+        )
         if costs is not None:
             with_costs.append(costs)
     return Model(tuple(with_costs), start_method) if with_costs else None
 
 
 def is_step(step_s: float, batch_s: float) -> bool:
-    """Whether a training step of ``step_s`` per batch does anything; a batch takes ``batch_s``, step included."""
+    """Whether a training step of ``step_s`` per batch does anything; a batch takes
+    ``batch_s``, step included."""
     return step_s >= max(_MIN_STEP_S, choice.CLOSE * batch_s)

@@ -1,18 +1,24 @@
-"""The queue between a DataLoader's workers and its training step, replayed with known costs of batches.
+"""The queue between a DataLoader's workers and its training step, replayed with known
+costs of batches.
 
-The rules are those of ``torch.utils.data.dataloader._MultiProcessingDataLoaderIter`` (torch 2.6 and later):
+The rules are those of ``torch.utils.data.dataloader._MultiProcessingDataLoaderIter``
+(torch 2.6 and later):
 
-- After all workers have been started, ``prefetch_factor`` batches are assigned to each, in turn; then one more for each
-  batch that is returned. In order, the next worker in turn gets it; otherwise the next in turn that has fewer than
-  ``prefetch_factor``.
-- While the main process waits for a batch it receives those that are finished, and keeps the early ones.
-- The main process draws the indices of a batch from the sampler just before it assigns the batch.
+- After all workers have been started, ``prefetch_factor`` batches are assigned to each,
+  in turn; then one more for each batch that is returned. In order, the next worker in
+  turn gets it; otherwise the next in turn that has fewer than ``prefetch_factor``.
+- While the main process waits for a batch it receives those that are finished, and
+  keeps the early ones.
+- The main process draws the indices of a batch from the sampler just before it assigns
+  the batch.
 
-CPU time of workers and of the main process shares the CPUs: each process runs at the rate min(1, cpus / runnable)
-(processor sharing). Waiting for storage, a network or a timer takes no CPU. The moment of a batch at which its worker
-waits is not recorded: it is drawn at random for each batch. If all workers computed before they waited, they would do
-both at the same time, ``in_step``, and batches would take up to a quarter longer than measured. Workers whose samples
-are much alike, and which share CPUs, do so in part.
+CPU time of workers and of the main process shares the CPUs: each process runs at the
+rate min(1, cpus / runnable) (processor sharing). Waiting for storage, a network or a
+timer takes no CPU. The moment of a batch at which its worker waits is not recorded: it
+is drawn at random for each batch. If all workers computed before they waited, they
+would do both at the same time, ``in_step``, and batches would take up to a quarter
+longer than measured. Workers whose samples are much alike, and which share CPUs, do so
+in part.
 """
 
 import random
@@ -27,14 +33,16 @@ from nws_sweep.records import BatchCost, LoopCosts
 
 @dataclass(frozen=True)
 class QueueSettings:
-    """The settings of a DataLoader that decide how its queue behaves, and the CPUs it may use."""
+    """The settings of a DataLoader that decide how its queue behaves, and the CPUs it
+    may use."""
 
     num_workers: int
     cpus: float
     prefetch_factor: int = 2
     in_order: bool = True
     persistent_workers: bool = False
-    in_step: bool = False  # all workers wait at the same moment of a batch, after computing
+    # all workers wait at the same moment of a batch, after computing
+    in_step: bool = False
 
     @property
     def queued_batches(self) -> int:
@@ -46,15 +54,19 @@ class Replayed(NamedTuple):
     """One epoch as replayed.
 
     Attributes:
-        returned_s: When each batch was returned to the training step, in seconds from ``iter(loader)``; ascending.
-        epoch_s: When the epoch ended: the last batch taken and, unless they are persistent, the workers ended.
+        returned_s: When each batch was returned to the training step, in seconds from
+            ``iter(loader)``; ascending.
+        epoch_s: When the epoch ended: the last batch taken and, unless they are
+            persistent, the workers ended.
     """
 
     returned_s: tuple[float, ...]
     epoch_s: float
 
 
-def replay(batches: Sequence[BatchCost], loop: LoopCosts, settings: QueueSettings) -> Replayed:
+def replay(
+    batches: Sequence[BatchCost], loop: LoopCosts, settings: QueueSettings
+) -> Replayed:
     """Replays one epoch.
 
     Args:
@@ -67,8 +79,11 @@ def replay(batches: Sequence[BatchCost], loop: LoopCosts, settings: QueueSetting
     return _Epoch(batches, loop, settings).run()
 
 
-def _without_workers(batches: Sequence[BatchCost], loop: LoopCosts, cpus: float) -> Replayed:
-    """Replays an epoch in which the main process makes each batch before it takes its training step."""
+def _without_workers(
+    batches: Sequence[BatchCost], loop: LoopCosts, cpus: float
+) -> Replayed:
+    """Replays an epoch in which the main process makes each batch before it takes its
+    training step."""
     now_s = 0.0
     returned_s: list[float] = []
     step_s = max(loop.step_s, loop.step_cpu_s / cpus)
@@ -82,14 +97,26 @@ def _without_workers(batches: Sequence[BatchCost], loop: LoopCosts, cpus: float)
 class _Machine:
     """Time, and CPUs that all runnable processes share equally."""
 
-    __slots__ = ("_cpus", "_runnable_threads", "_running", "_threads", "_waiting", "_work_s", "idle", "now_s")
+    __slots__ = (
+        "_cpus",
+        "_runnable_threads",
+        "_running",
+        "_threads",
+        "_waiting",
+        "_work_s",
+        "idle",
+        "now_s",
+    )
 
     def __init__(self, cpus: float, processes: int) -> None:
         self.now_s = 0.0
         self._cpus = cpus
-        self._work_s = 0.0  # CPU time that a thread has had which was runnable from the start
-        self._running: list[tuple[float, int]] = []  # (value of _work_s at which it is done, process)
-        self._waiting: list[tuple[float, int]] = []  # (time at which it is done, process)
+        # CPU time that a thread has had which was runnable from the start
+        self._work_s = 0.0
+        # (value of _work_s at which it is done, process)
+        self._running: list[tuple[float, int]] = []
+        # (time at which it is done, process)
+        self._waiting: list[tuple[float, int]] = []
         self._threads = [1.0] * processes  # that each process computes with
         self._runnable_threads = 0.0
         self.idle: set[int] = set()  # processes that need what another process makes
@@ -108,8 +135,15 @@ class _Machine:
         """Goes to the next moment at which a process is done; returns that process."""
         running = self._running
         waiting = self._waiting
-        rate = 1.0 if self._runnable_threads <= self._cpus else self._cpus / self._runnable_threads
-        if not running or (waiting and (waiting[0][0] - self.now_s) * rate < running[0][0] - self._work_s):
+        rate = (
+            1.0
+            if self._runnable_threads <= self._cpus
+            else self._cpus / self._runnable_threads
+        )
+        if not running or (
+            waiting
+            and (waiting[0][0] - self.now_s) * rate < running[0][0] - self._work_s
+        ):
             now_s, process = heappop(waiting)
             self._work_s += (now_s - self.now_s) * rate
             self.now_s = now_s
@@ -122,7 +156,8 @@ class _Machine:
 
 
 class _Assignment:
-    """Assigns the batches of an epoch to workers in turn, as ``_try_put_index`` of DataLoader's iterators does.
+    """Assigns the batches of an epoch to workers in turn, as ``_try_put_index`` of
+    DataLoader's iterators does.
 
     Attributes:
         queues: The batches that each worker has still to make.
@@ -143,12 +178,16 @@ class _Assignment:
         return self._assigned == self._batches
 
     def assign(self) -> int | None:
-        """Assigns the next batch to the next worker in turn that may get it; returns the worker, None after the end."""
+        """Assigns the next batch to the next worker in turn that may get it; returns
+        the worker, None after the end."""
         if self._assigned == self._batches:
             return None
         worker = self._next_worker
         workers = self._settings.num_workers
-        while not self._settings.in_order and self.outstanding[worker] >= self._settings.prefetch_factor:
+        while (
+            not self._settings.in_order
+            and self.outstanding[worker] >= self._settings.prefetch_factor
+        ):
             worker = (worker + 1) % workers
         self._next_worker = (worker + 1) % workers
         self.outstanding[worker] += 1
@@ -158,12 +197,16 @@ class _Assignment:
 
 
 class _Epoch:
-    """One epoch: each process is a generator, which yields until the machine has done what the process asked for.
+    """One epoch: each process is a generator, which yields until the machine has done
+    what the process asked for.
 
-    A process that needs what another process makes is idle: it yields without asking the machine, and is woken.
+    A process that needs what another process makes is idle: it yields without asking
+    the machine, and is woken.
     """
 
-    def __init__(self, batches: Sequence[BatchCost], loop: LoopCosts, settings: QueueSettings) -> None:
+    def __init__(
+        self, batches: Sequence[BatchCost], loop: LoopCosts, settings: QueueSettings
+    ) -> None:
         workers = settings.num_workers
         self._loop = loop
         self._settings = settings
@@ -171,12 +214,15 @@ class _Epoch:
         self._machine = _Machine(settings.cpus, workers + 1)
         self._processes = [self._worker(number) for number in range(workers)]
         self._processes.append(self._main_process(workers))
-        # The share of its computing that a batch has had when it waits. With any settings a batch waits at the same
-        # moment, so that times can be compared.
+        # The share of its computing that a batch has had when it waits. With any
+        # settings a batch waits at the same moment, so that times can be compared.
         draw = random.Random(0)
-        self._shares_before_wait = [1.0 if settings.in_step else draw.random() for _ in batches]
+        self._shares_before_wait = [
+            1.0 if settings.in_step else draw.random() for _ in batches
+        ]
         self._assignment = _Assignment(len(batches), settings)
-        self._finished: deque[tuple[int, int]] = deque()  # (batch, its worker), not yet received
+        # (batch, its worker), not yet received
+        self._finished: deque[tuple[int, int]] = deque()
         self._is_done = False
         self._returned_s: list[float] = []
 
@@ -189,7 +235,9 @@ class _Epoch:
             next(processes[advance()])
         epoch_s = self._machine.now_s
         if not self._settings.persistent_workers:
-            epoch_s += self._loop.stop_s * max(1.0, self._settings.num_workers / self._settings.cpus)
+            epoch_s += self._loop.stop_s * max(
+                1.0, self._settings.num_workers / self._settings.cpus
+            )
         return Replayed(tuple(self._returned_s), epoch_s)
 
     def _worker(self, number: int) -> Iterator[None]:
@@ -226,14 +274,16 @@ class _Epoch:
             self._wake(self._settings.num_workers)
 
     def _main_process(self, process: int) -> Iterator[None]:
-        """Starts the workers, then takes the batches and assigns more of them until the epoch ends."""
+        """Starts the workers, then takes the batches and assigns more of them until the
+        epoch ends."""
         machine = self._machine
         loop = self._loop
         in_order = self._settings.in_order
         yield from self._start_workers(process)
         threads = max(1.0, loop.step_cpu_s / loop.step_s) if loop.step_s else 1.0
         step_wait_s = loop.step_s - loop.step_cpu_s / threads
-        workers_of: dict[int, int] = {}  # the worker of each received batch, which is kept until its turn
+        # the worker of each received batch, which is kept until its turn
+        workers_of: dict[int, int] = {}
         for expected in range(len(self._batches)):
             while expected not in workers_of:
                 while not self._finished:

@@ -1,4 +1,5 @@
-"""What the stages of a sample cost a worker, from the batches whose calls were timed. Pure."""
+"""What the stages of a sample cost a worker, from the batches whose calls were timed.
+Pure."""
 
 import itertools
 import math
@@ -9,11 +10,19 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from nws_sweep.model.known import USUAL
-from nws_sweep.records import BatchCost, BatchRecord, Estimate, StageKind, StageTime, Trial
+from nws_sweep.records import (
+    BatchCost,
+    BatchRecord,
+    Estimate,
+    StageKind,
+    StageTime,
+    Trial,
+)
 
 COPY = "copy into shared memory"
 _ENOUGH_BATCHES = 8  # whose calls were timed
-_CONTAINER = 0.1  # of its time; an object with less code outside its inner stages is shown by these
+# of its time; an object with less code outside its inner stages is shown by these
+_CONTAINER = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,21 +33,24 @@ class Stage:
         name: As a program writes it: ``torchvision.transforms.v2.Resize``.
         file: Of its code; empty if it has no Python code.
         line: First line of its code; 0 without.
-        share: Of a sample's time in the worker, 0 to 1, with everything that it calls. The rest belongs to
-            the dataset's own function, which calls the others.
-        cpu_share: CPU time of all threads of the worker / the stage's time, at most 1. The rest is waiting.
+        share: Of a sample's time in the worker, 0 to 1, with everything that it calls.
+            The rest belongs to the dataset's own function, which calls the others.
+        cpu_share: CPU time of all threads of the worker / the stage's time, at most 1.
+            The rest is waiting.
         seconds: Per sample, in the worker.
         calls: Per sample.
         within: The stage that calls it.
-        depth: 0 if a dataset or a transform calls it, 1 if such a stage does, and so on.
+        depth: 0 if a dataset or a transform calls it, 1 if such a stage does, and so
+            on.
         spread: Standard error of ``share``.
         cpu: Share of the CPU time of making a batch.
         wait: Share of its waiting.
         copy: Share of the CPU time of its transfer.
-        saved: Predicted share of the epoch that would be saved if it took no time; None if its share is small.
+        saved: Predicted share of the epoch that would be saved if it took no time; None
+            if its share is small.
         workers_without: Workers that the epoch would need then; None likewise.
-        epoch_without_s: Predicted seconds of this epoch, with the workers in use; None likewise, or if the length of an
-            epoch is unknown.
+        epoch_without_s: Predicted seconds of this epoch, with the workers in use; None
+            likewise, or if the length of an epoch is unknown.
     """
 
     name: str
@@ -60,8 +72,13 @@ class Stage:
 
     @property
     def place(self) -> str:
-        """Names the file and the line, such as ``data.py:40``; empty without a file, as in a notebook."""
-        return f"{PurePath(self.file).name}:{self.line}" if self.file and not self.file.startswith("<") else ""
+        """Names the file and the line, such as ``data.py:40``; empty without a file, as
+        in a notebook."""
+        return (
+            f"{PurePath(self.file).name}:{self.line}"
+            if self.file and not self.file.startswith("<")
+            else ""
+        )
 
     @property
     def label(self) -> str:
@@ -70,12 +87,15 @@ class Stage:
 
     def taken_from(self, cost: BatchCost) -> BatchCost:
         """Returns the costs of a batch without this stage."""
-        return cost.scaled([max(0.0, 1 - share) for share in (self.cpu, self.wait, self.copy)])
+        return cost.scaled(
+            [max(0.0, 1 - share) for share in (self.cpu, self.wait, self.copy)]
+        )
 
 
 @dataclass(frozen=True)
 class _Call:
-    """The calls of a stage by another one while a batch was made: their code alone, without what they call.
+    """The calls of a stage by another one while a batch was made: their code alone,
+    without what they call.
 
     Attributes:
         batch: Its place among the timed batches.
@@ -94,8 +114,11 @@ class _Call:
     wait_s: float
 
 
-def stage_costs(trials: Iterable[Trial], samples: int, num_workers: int) -> tuple[Stage, ...]:
-    """Computes what the stages cost, the most expensive first; empty if no calls were timed.
+def stage_costs(
+    trials: Iterable[Trial], samples: int, num_workers: int
+) -> tuple[Stage, ...]:
+    """Computes what the stages cost, the most expensive first; empty if no calls were
+    timed.
 
     Args:
         trials: Of one configuration.
@@ -120,7 +143,8 @@ def stage_costs(trials: Iterable[Trial], samples: int, num_workers: int) -> tupl
 
 
 def _latest(trial: Trial) -> Iterable[BatchRecord]:
-    """Selects the latest timed batch of each worker: early batches have more of a worker's start."""
+    """Selects the latest timed batch of each worker: early batches have more of a
+    worker's start."""
     latest: dict[int, BatchRecord] = {}
     for record in trial.records:
         if record.stages and not record.was_stopped:
@@ -129,9 +153,11 @@ def _latest(trial: Trial) -> Iterable[BatchRecord]:
 
 
 def _calls(batch: int, record: BatchRecord) -> Iterator[_Call]:
-    """Yields the transfer of a batch, and its calls without those that a search adds, whose names are empty.
+    """Yields the transfer of a batch, and its calls without those that a search adds,
+    whose names are empty.
 
-    While the thread that makes the batch waits, other threads compute, as in ``BatchCost``.
+    While the thread that makes the batch waits, other threads compute, as in
+    ``BatchCost``.
     """
     copy_s = record.cost.copy_s
     yield _Call(batch, StageTime(name=COPY), [COPY], copy_s, copy_s, 0.0)
@@ -150,7 +176,14 @@ def _calls(batch: int, record: BatchRecord) -> Iterator[_Call]:
         cpu_s = max(0.0, cpu_s)
         wait_s = max(0.0, wait_s)
         threads_s = max(0.0, all_cpu_s - cpu_s)
-        yield _Call(batch, stage, names, cpu_s + wait_s, cpu_s + threads_s, max(0.0, wait_s - threads_s))
+        yield _Call(
+            batch,
+            stage,
+            names,
+            cpu_s + wait_s,
+            cpu_s + threads_s,
+            max(0.0, wait_s - threads_s),
+        )
 
 
 def _names(stages: Sequence[StageTime], place: int) -> Sequence[str]:
@@ -163,7 +196,8 @@ def _names(stages: Sequence[StageTime], place: int) -> Sequence[str]:
 
 
 def _costs(calls: Sequence[_Call], root: str, samples: int) -> Iterator[Stage]:
-    """Yields the cost of each stage with what it calls; of a dataset's own function, what its stages leave.
+    """Yields the cost of each stage with what it calls; of a dataset's own function,
+    what its stages leave.
 
     Args:
         calls: Of all batches.
@@ -172,7 +206,8 @@ def _costs(calls: Sequence[_Call], root: str, samples: int) -> Iterator[Stage]:
     """
     datasets, passed = _not_shown(calls, root)
     first: dict[Sequence[str], StageTime] = {}
-    inside = defaultdict[Sequence[str], list[_Call]](list)  # the calls of a stage and of what it calls, by its path
+    # the calls of a stage and of what it calls, by its path
+    inside = defaultdict[Sequence[str], list[_Call]](list)
     for call in calls:
         path = _path(call, datasets, passed) or (root,)
         if path[-1] == call.stage.name:
@@ -186,7 +221,8 @@ def _costs(calls: Sequence[_Call], root: str, samples: int) -> Iterator[Stage]:
 
 
 def _path(call: _Call, datasets: Set[str], passed: Set[str]) -> Sequence[str]:
-    """Lists the names of the stages around a call, the outermost first, and its name, each once."""
+    """Lists the names of the stages around a call, the outermost first, and its name,
+    each once."""
     path = [name for name in reversed(call.names) if name not in passed]
     if call.stage.name in datasets:
         path.append(call.stage.name)
@@ -194,10 +230,11 @@ def _path(call: _Call, datasets: Set[str], passed: Set[str]) -> Sequence[str]:
 
 
 def _not_shown(calls: Sequence[_Call], root: str) -> tuple[Set[str], Set[str]]:
-    """Names the functions of datasets with code beside their stages, and all stages that are on no path around others.
+    """Names the functions of datasets with code beside their stages, and all stages
+    that are on no path around others.
 
-    Those are the functions of datasets, and objects that have several stages and hardly any code beside them:
-    ``Compose``.
+    Those are the functions of datasets, and objects that have several stages and hardly
+    any code beside them: ``Compose``.
     """
     code_s = defaultdict[str, float](float)  # without what the stage calls
     all_s = defaultdict[str, float](float)  # with it
@@ -211,21 +248,35 @@ def _not_shown(calls: Sequence[_Call], root: str) -> tuple[Set[str], Set[str]]:
         for callee, caller in itertools.pairwise(call.names):
             inner[caller].add(callee)
     small = {name for name in kinds if code_s[name] < _CONTAINER * all_s[name]}
-    datasets = {name for name, kind in kinds.items() if kind is StageKind.DATASET} | {root}
-    containers = {name for name in small if kinds[name] is StageKind.OBJECT and len(inner[name]) > 1}
+    datasets = {name for name, kind in kinds.items() if kind is StageKind.DATASET} | {
+        root
+    }
+    containers = {
+        name
+        for name in small
+        if kinds[name] is StageKind.OBJECT and len(inner[name]) > 1
+    }
     return datasets - small, datasets | containers
 
 
 def nested(stages: Sequence[Stage]) -> Iterator[Stage]:
-    """Yields each stage that a dataset or a transform calls, then what this stage calls; nothing that those call."""
+    """Yields each stage that a dataset or a transform calls, then what this stage
+    calls; nothing that those call."""
     for stage in stages:
         if not stage.depth:
             yield stage
-            yield from (inner for inner in stages if inner.depth == 1 and inner.within == stage.name)
+            yield from (
+                inner
+                for inner in stages
+                if inner.depth == 1 and inner.within == stage.name
+            )
 
 
-def _cost(stage: StageTime, inside: Sequence[_Call], calls: Sequence[_Call], samples: int) -> Stage:
-    """Adds up the calls of a stage and of what it calls; ``calls``, those of all stages, give its share."""
+def _cost(
+    stage: StageTime, inside: Sequence[_Call], calls: Sequence[_Call], samples: int
+) -> Stage:
+    """Adds up the calls of a stage and of what it calls; ``calls``, those of all
+    stages, give its share."""
     seconds = _seconds(inside)
     share = seconds / _seconds(calls)
     cpu_s = sum(call.cpu_s for call in inside)
@@ -238,7 +289,8 @@ def _cost(stage: StageTime, inside: Sequence[_Call], calls: Sequence[_Call], sam
         name=stage.name,
         file=stage.file,
         line=stage.line,
-        calls=sum(call.stage.calls for call in inside if call.stage.name == stage.name) / samples,
+        calls=sum(call.stage.calls for call in inside if call.stage.name == stage.name)
+        / samples,
         seconds=seconds / samples,
         share=share,
         spread=_spread(inside, calls, share),
@@ -250,10 +302,19 @@ def _cost(stage: StageTime, inside: Sequence[_Call], calls: Sequence[_Call], sam
 
 
 def _spread(inside: Iterable[_Call], calls: Iterable[_Call], share: float) -> float:
-    """Computes the standard error of a share from the shares of the batches; of one or two batches, the usual one."""
+    """Computes the standard error of a share from the shares of the batches; of one or
+    two batches, the usual one."""
     by_batch = _by_batch(inside)
-    shares = [by_batch[batch] / batch_s for batch, batch_s in _by_batch(calls).items() if batch_s]
-    return statistics.stdev(shares) / math.sqrt(len(shares)) if len(shares) > 2 else USUAL * share
+    shares = [
+        by_batch[batch] / batch_s
+        for batch, batch_s in _by_batch(calls).items()
+        if batch_s
+    ]
+    return (
+        statistics.stdev(shares) / math.sqrt(len(shares))
+        if len(shares) > 2
+        else USUAL * share
+    )
 
 
 def _by_batch(calls: Iterable[_Call]) -> Mapping[int, float]:

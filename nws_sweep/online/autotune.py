@@ -1,4 +1,5 @@
-"""``autotune``: a DataLoader that finds its settings while training iterates over it."""
+"""``autotune``: a DataLoader that finds its settings while training iterates over
+it."""
 
 import atexit
 import collections
@@ -46,21 +47,28 @@ AnyLoader = TypeVar("AnyLoader")
 
 
 def plain(loader: DataLoader[Any]) -> DataLoader[Any]:
-    """A copy of a DataLoader, of its class without tuning and without an iterator, also in attributes of the class.
+    """A copy of a DataLoader, of its class without tuning and without an iterator, also
+    in attributes of the class.
 
     Attributes that have been set since ``autotune`` are in the copy too.
     """
-    copied: DataLoader[Any] = object.__new__(getattr(type(loader), "_plain_class", type(loader)))
-    vars(copied).update({name: value for name, value in vars(loader).items() if name != "_tuner"})
+    copied: DataLoader[Any] = object.__new__(
+        getattr(type(loader), "_plain_class", type(loader))
+    )
+    vars(copied).update(
+        {name: value for name, value in vars(loader).items() if name != "_tuner"}
+    )
     torch_internals.forget_iterator(copied)
     loaders.leave_out_iterators(copied)
     return copied
 
 
 class TunedLoader(DataLoader[Any]):
-    """The part that a tuned loader has besides its own class; ``autotune`` makes the class of both.
+    """The part that a tuned loader has besides its own class; ``autotune`` makes the
+    class of both.
 
-    Programs that make another loader of the same class, as Lightning does for a DistributedSampler, get a tuned one.
+    Programs that make another loader of the same class, as Lightning does for a
+    DistributedSampler, get a tuned one.
     """
 
     plain = plain
@@ -74,9 +82,11 @@ class TunedLoader(DataLoader[Any]):
 
     @property
     def num_workers(self) -> int:
-        """The number in use; the program's if its workers are persistent and none is in use.
+        """The number in use; the program's if its workers are persistent and none is in
+        use.
 
-        With the number 0, DataLoader would make an iterator for each epoch, which draws from the random numbers.
+        With the number 0, DataLoader would make an iterator for each epoch, which draws
+        from the random numbers.
         """
         number: int = vars(self)["num_workers"]
         tuner: Tuner | None = vars(self).get("_tuner")
@@ -88,7 +98,8 @@ class TunedLoader(DataLoader[Any]):
         vars(self)["num_workers"] = number
 
     def _own_tuner(self) -> Tuner:
-        """The tuner, made at the first epoch: only then distributed training has its process group."""
+        """The tuner, made at the first epoch: only then distributed training has its
+        process group."""
         attributes = vars(self)
         if "_tuner" not in attributes:
             attributes["_tuner"] = tuner_of(self.plain(), self._options)
@@ -104,7 +115,8 @@ class TunedLoader(DataLoader[Any]):
         return functools.partial(_followed, options=self._options), (self.plain(),)
 
 
-_recent: collections.deque[tuple[int, Tuner]] = collections.deque(maxlen=8)  # with their processes
+# with their processes
+_recent: collections.deque[tuple[int, Tuner]] = collections.deque(maxlen=8)
 
 
 @atexit.register
@@ -116,8 +128,13 @@ def _end_recent() -> None:
                 tuner.end()
 
 
-def iterator_of(loader: DataLoader[Any], find_tuner: Callable[[], Tuner], untuned: Callable[[Any], Any]) -> Any:
-    """An iterator over one epoch of a DataLoader, or over all of them with persistent workers.
+def iterator_of(
+    loader: DataLoader[Any],
+    find_tuner: Callable[[], Tuner],
+    untuned: Callable[[Any], Any],
+) -> Any:
+    """An iterator over one epoch of a DataLoader, or over all of them with persistent
+    workers.
 
     It is that of ``untuned`` if tuning fails.
 
@@ -131,7 +148,8 @@ def iterator_of(loader: DataLoader[Any], find_tuner: Callable[[], Tuner], untune
     try:
         restore = loaders.order_restorer(loader)
         tuner = find_tuner()
-        if tuner.changes_settings or not tuner.tuning.is_decided:  # else nothing is left to time
+        # else nothing is left to time
+        if tuner.changes_settings or not tuner.tuning.is_decided:
             return _tuned_iterator(loader, tuner)
     except Exception as error:  # training continues without tuning
         text = one_line(f"the DataLoader is not tuned: {type(error).__name__}: {error}")
@@ -159,8 +177,11 @@ def _tuned_iterator(loader: DataLoader[Any], tuner: Tuner) -> TunedIterator:
 
 
 @functools.cache
-def _tuned_class(kind: type[DataLoader[Any]], options: AutotuneOptions) -> type[TunedLoader]:
-    """A subclass of the loader's own class: ``isinstance`` gives what it gave before."""
+def _tuned_class(
+    kind: type[DataLoader[Any]], options: AutotuneOptions
+) -> type[TunedLoader]:
+    """A subclass of the loader's own class: ``isinstance`` gives what it gave
+    before."""
     bases = (TunedLoader,) if kind is DataLoader else (TunedLoader, kind)
     attributes = {"_plain_class": kind, "_options": options, "__doc__": kind.__doc__}
     return type(f"Tuned{kind.__name__}", bases, attributes)
@@ -175,36 +196,45 @@ def autotune(
     once: bool = False,
     progress: Progress = None,
 ) -> AnyLoader:
-    """A copy of a DataLoader that finds ``num_workers`` while it is iterated, in the first epoch of training.
+    """A copy of a DataLoader that finds ``num_workers`` while it is iterated, in the
+    first epoch of training.
 
-    Each epoch has the same batches, each once. Augmentations draw other random numbers after a change of settings;
-    docs/guides/online-tuning.md says what is promised. The attribute ``tuning`` has what was found; one line says so
-    once.
+    Each epoch has the same batches, each once. Augmentations draw other random numbers
+    after a change of settings; docs/guides/online-tuning.md says what is promised. The
+    attribute ``tuning`` has what was found; one line says so once.
 
     Args:
-        loader: A DataLoader, or an object that wraps one, such as a loader of accelerate. It is not changed.
-        max_workers: Maximum number of workers; None for 64 or the CPUs, more only after a large gain, as memory
-            allows.
-        settings: Further settings that may change: ``prefetch_factor``, or nothing; None for prefetch_factor unless the
-            loader's value is not DataLoader's default, as in ``search``.
-        reuse: Whether an earlier answer for the same map-style dataset and settings on this machine is used at first:
-            ``fresh`` (or True) for one of the last 30 days with the same versions, ``always``, or ``never`` (or False).
-        once: Whether the settings never change once they are decided. Otherwise they are reconsidered, at most every
-            ten minutes, if training waits for data for a tenth of the time more than then, or if it does not wait and
-            half of the workers would do. In distributed training they never change again.
-        progress: Where the line is printed, as for ``search``; it is logged at INFO in any case.
+        loader: A DataLoader, or an object that wraps one, such as a loader of
+            accelerate. It is not changed.
+        max_workers: Maximum number of workers; None for 64 or the CPUs, more only after
+            a large gain, as memory allows.
+        settings: Further settings that may change: ``prefetch_factor``, or nothing;
+            None for prefetch_factor unless the loader's value is not DataLoader's
+            default, as in ``search``.
+        reuse: Whether an earlier answer for the same map-style dataset and settings on
+            this machine is used at first: ``fresh`` (or True) for one of the last 30
+            days with the same versions, ``always``, or ``never`` (or False).
+        once: Whether the settings never change once they are decided. Otherwise they
+            are reconsidered, at most every ten minutes, if training waits for data for
+            a tenth of the time more than then, or if it does not wait and half of the
+            workers would do. In distributed training they never change again.
+        progress: Where the line is printed, as for ``search``; it is logged at INFO in
+            any case.
 
     Raises:
         ConfigurationError: If the loader or a value is not allowed.
     """
-    return _followed(loader, autotune_options(max_workers, settings, reuse, once, progress=progress))
+    return _followed(
+        loader, autotune_options(max_workers, settings, reuse, once, progress=progress)
+    )
 
 
 def watch(loader: AnyLoader, *, progress: Progress = None) -> AnyLoader:
-    """A copy of a DataLoader that says after its first epoch what share of the time training waits for data.
+    """A copy of a DataLoader that says after its first epoch what share of the time
+    training waits for data.
 
-    It also says which ``num_workers`` and ``prefetch_factor`` are predicted to be better; nothing changes. The
-    attribute ``tuning`` has what was found.
+    It also says which ``num_workers`` and ``prefetch_factor`` are predicted to be
+    better; nothing changes. The attribute ``tuning`` has what was found.
 
     Args:
         loader: A DataLoader, or an object that wraps one. It is not changed.
@@ -213,7 +243,9 @@ def watch(loader: AnyLoader, *, progress: Progress = None) -> AnyLoader:
     Raises:
         ConfigurationError: If the loader is not allowed.
     """
-    return _followed(loader, autotune_options(reuse="never", watches=True, progress=progress))
+    return _followed(
+        loader, autotune_options(reuse="never", watches=True, progress=progress)
+    )
 
 
 def _followed(loader: AnyLoader, options: AutotuneOptions) -> AnyLoader:
@@ -236,11 +268,17 @@ def _followed(loader: AnyLoader, options: AutotuneOptions) -> AnyLoader:
 
 def tuner_of(loader: DataLoader[Any], options: AutotuneOptions) -> Tuner:
     """The tuner of a plain DataLoader, or a watcher."""
-    base, configuration = loaders.settings_of(loader, in_effect=True).canonical(), _configuration(loader)
-    searched = replace(configuration.search, settings=options.settings).searched(configuration.loader)
+    base, configuration = (
+        loaders.settings_of(loader, in_effect=True).canonical(),
+        _configuration(loader),
+    )
+    searched = replace(configuration.search, settings=options.settings).searched(
+        configuration.loader
+    )
     reason = "" if options.watches else _reason_to_stay(loader, base)
     first = base
-    # The length of a stream's epoch with the program's own number must be known before another one is in use.
+    # The length of a stream's epoch with the program's own number must be known
+    # before another one is in use.
     if not (reason or options.watches or isinstance(loader.dataset, IterableDataset)):
         first = _earlier_answer(loader, configuration, options, searched) or base
     tuner = (Watcher if options.watches else Tuner)(
@@ -252,8 +290,12 @@ def tuner_of(loader: DataLoader[Any], options: AutotuneOptions) -> Tuner:
         reorders=options.watches and hasattr(loader, "in_order"),  # since torch 2.6
         once=options.once,
         announce=announcer(options.progress),
-        on_decided=(lambda watcher: watcher.tell(watcher.tuning.reason)) if options.watches else _conclude,
-        others=Agreement(kind_of(loader)) if rank0.has_other_ranks() and not reason else None,
+        on_decided=(lambda watcher: watcher.tell(watcher.tuning.reason))
+        if options.watches
+        else _conclude,
+        others=Agreement(kind_of(loader))
+        if rank0.has_other_ranks() and not reason
+        else None,
         own_generators=generators.of_loader(loader),
         has_own_state=safeguards.saves_by_iterators(loader),
         endless_batches=loaders.batches_of_endless(loader),
@@ -264,15 +306,26 @@ def tuner_of(loader: DataLoader[Any], options: AutotuneOptions) -> Tuner:
 
 
 def _earlier_answer(
-    loader: DataLoader[Any], configuration: Configuration, options: AutotuneOptions, searched: Sequence[str]
+    loader: DataLoader[Any],
+    configuration: Configuration,
+    options: AutotuneOptions,
+    searched: Sequence[str],
 ) -> LoaderSettings | None:
-    """The settings that were found before, if they keep to these options; ``searched`` may change."""
+    """The settings that were found before, if they keep to these options; ``searched``
+    may change."""
     earlier = ResultStore().find(configuration, host.describe(), options.reuse)
     if earlier is None or earlier.verdict is None:
         return None
-    base, answer = loaders.settings_of(loader, in_effect=True).canonical(), earlier.verdict.recommended
-    is_too_large = options.max_workers is not None and answer.num_workers > max(options.max_workers, base.num_workers)
-    if is_too_large or (not searched and answer.differing(base.with_workers(answer.num_workers))):
+    base, answer = (
+        loaders.settings_of(loader, in_effect=True).canonical(),
+        earlier.verdict.recommended,
+    )
+    is_too_large = options.max_workers is not None and answer.num_workers > max(
+        options.max_workers, base.num_workers
+    )
+    if is_too_large or (
+        not searched and answer.differing(base.with_workers(answer.num_workers))
+    ):
         return None
     return None if answer != base and sharing.reason_against_workers(loader) else answer
 
@@ -289,7 +342,10 @@ def _reason_to_stay(loader: DataLoader[Any], base: LoaderSettings) -> str:
 def _configuration(loader: DataLoader[Any]) -> Configuration:
     loader_input = loader_input_of(loader, DATALOADER_DEFAULTS)
     return Configuration(
-        columns={"dataset": loader_input.name, "batch_size": loader_input.settings.batch_size},
+        columns={
+            "dataset": loader_input.name,
+            "batch_size": loader_input.settings.batch_size,
+        },
         dataset=placeholder(loader_input.name, loader_input.fingerprint),
         training_step=placeholder("the training", ""),
         loader=replace(loader_input.settings, num_workers=0),
@@ -299,7 +355,8 @@ def _configuration(loader: DataLoader[Any]) -> Configuration:
 
 
 def _facts(loader: DataLoader[Any], base: LoaderSettings) -> DatasetFacts:
-    """Says what is known of the dataset without reading it; ``base`` are the settings that the program gave."""
+    """Says what is known of the dataset without reading it; ``base`` are the settings
+    that the program gave."""
     dataset = loader.dataset
     kind = type(dataset)
     has_length = batches_of(loader) is not None
@@ -315,18 +372,23 @@ def _facts(loader: DataLoader[Any], base: LoaderSettings) -> DatasetFacts:
 def _changes_within_epochs(loader: DataLoader[Any]) -> bool:
     """Whether workers can be started within an epoch.
 
-    An iterable dataset has no index lists that a second pool could continue with, and custom iterators keep them.
+    An iterable dataset has no index lists that a second pool could continue with, and
+    custom iterators keep them.
 
-    A pool may be forked beside the thread that pins memory for the one before. A forked child deadlocks only if that
-    thread is just then making its first calls of torch, which register destructors under a lock of glibc
-    (ultralytics/ultralytics#26085, pytorch/pytorch#130610). A change begins after batches that the thread has pinned.
+    A pool may be forked beside the thread that pins memory for the one before. A forked
+    child deadlocks only if that thread is just then making its first calls of torch,
+    which register destructors under a lock of glibc (ultralytics/ultralytics#26085,
+    pytorch/pytorch#130610). A change begins after batches that the thread has pinned.
     """
-    is_fixed = isinstance(loader.dataset, IterableDataset | MapDataPipe) or torch_internals.makes_own_iterators(loader)
+    is_fixed = isinstance(
+        loader.dataset, IterableDataset | MapDataPipe
+    ) or torch_internals.makes_own_iterators(loader)
     return not is_fixed
 
 
 def batches_of(loader: DataLoader[Any]) -> int | None:
-    """Length of an epoch; samplers of others are not asked, since ``len`` of them may draw batches."""
+    """Length of an epoch; samplers of others are not asked, since ``len`` of them may
+    draw batches."""
     if isinstance(loader.dataset, IterableDataset):
         return None
     sampler = loaders.index_sampler(loader)
@@ -335,7 +397,8 @@ def batches_of(loader: DataLoader[Any]) -> int | None:
 
 
 def _conclude(tuner: Tuner) -> None:
-    """Says what was found, and stores it for the next training run; of several ranks, rank 0 does."""
+    """Says what was found, and stores it for the next training run; of several ranks,
+    rank 0 does."""
     account = accounts.line_beside_waiting(tuner.trials.get(tuner.current))
     tuner.tell("; ".join(filter(None, [str(tuner.tuning), account])))
     if tuner.trials and tuner.leads:
@@ -343,9 +406,14 @@ def _conclude(tuner: Tuner) -> None:
 
 
 def record(tuner: Tuner) -> SearchRecord:
-    """What a tuner has found, as the record of a search; provisional unless the settings in use were timed."""
+    """What a tuner has found, as the record of a search; provisional unless the
+    settings in use were timed."""
     costs_s, after = tuner.times.batch_s, tuner.tuning.after
-    settings = choice.choose(costs_s, tuner.configuration.search.tolerance) if costs_s else after
+    settings = (
+        choice.choose(costs_s, tuner.configuration.search.tolerance)
+        if costs_s
+        else after
+    )
     verdict = Verdict(
         recommended=settings,
         fastest=min(costs_s, key=costs_s.__getitem__, default=settings),

@@ -1,8 +1,9 @@
 """The index lists of an epoch, which pools draw from the sampler in turn.
 
-A pool with more workers than the program draws further ahead. Some samplers wait for what the training loop does with
-the batch before, as in curriculum and active learning: what the program's own loader would not have drawn yet is drawn
-in a thread, so that the wait can be given up. What the thread draws later is the next list; none is lost.
+A pool with more workers than the program draws further ahead. Some samplers wait for
+what the training loop does with the batch before, as in curriculum and active learning:
+what the program's own loader would not have drawn yet is drawn in a thread, so that the
+wait can be given up. What the thread draws later is the next list; none is lost.
 """
 
 import concurrent.futures
@@ -14,11 +15,13 @@ from typing import Any
 
 from nws_sweep.dataloading.orders import SamplerClock
 
-_PATIENCE_S = 5.0  # by which a list that is drawn ahead may take longer than any list so far
+# by which a list that is drawn ahead may take longer than any list so far
+_PATIENCE_S = 5.0
 
 
 class GivenUpError(Exception):
-    """A list that is drawn ahead is not there within its limit; no exception of a sampler."""
+    """A list that is drawn ahead is not there within its limit; no exception of a
+    sampler."""
 
 
 class PausedError(Exception):
@@ -29,25 +32,36 @@ class IndexStream:
     """The index lists of the current epoch.
 
     Args:
-        sampler: The batch sampler of a DataLoader, or its sampler if the DataLoader does not make batches. ``iter`` of
-            it is called whenever a plain DataLoader would call it: some samplers draw random numbers then.
-        pause_every: Lists of an epoch of the program, if its epochs are parts of an endless one and it has no workers:
-            the order of an epoch is drawn when the program begins it. 0 if there are no pauses.
+        sampler: The batch sampler of a DataLoader, or its sampler if the DataLoader
+            does not make batches. ``iter`` of it is called whenever a plain DataLoader
+            would call it: some samplers draw random numbers then.
+        pause_every: Lists of an epoch of the program, if its epochs are parts of an
+            endless one and it has no workers: the order of an epoch is drawn when the
+            program begins it. 0 if there are no pauses.
 
     Attributes:
         due: Lists that the program's own loader would have drawn by now.
-        latest: The list that was drawn last, or the index if the DataLoader does not make batches; None at first.
-        was_given_up: Whether a list that was drawn ahead took too long; the next list has no limit.
-        was_paused: Whether the next list was not drawn, since the program has not begun the epoch of that list.
+        latest: The list that was drawn last, or the index if the DataLoader does not
+            make batches; None at first.
+        was_given_up: Whether a list that was drawn ahead took too long; the next list
+            has no limit.
+        was_paused: Whether the next list was not drawn, since the program has not begun
+            the epoch of that list.
         sampler_clock: Of the sampler.
     """
 
     def __init__(self, sampler: Any, pause_every: int = 0) -> None:
         self._sampler, self._pause_every = sampler, pause_every
         self._lists: Iterator[Any] = iter(())
-        self._drawing: concurrent.futures.Future[Any] | None = None  # asked for, and not given
+        # asked for, and not given
+        self._drawing: concurrent.futures.Future[Any] | None = None
         self._drawn, self._longest_s, self.sampler_clock = 0, 0.0, SamplerClock()
-        self.due, self.latest, self.was_given_up, self.was_paused = 0, None, False, False
+        self.due, self.latest, self.was_given_up, self.was_paused = (
+            0,
+            None,
+            False,
+            False,
+        )
 
     def begin(self) -> None:
         """An epoch begins."""
@@ -73,7 +87,9 @@ class IndexStream:
         except GivenUpError:
             self.was_given_up = True
             raise
-        self._longest_s = max(self._longest_s, self.sampler_clock.spent_s - spent_before_s)
+        self._longest_s = max(
+            self._longest_s, self.sampler_clock.spent_s - spent_before_s
+        )
         self._drawn += 1
         return self.latest
 
@@ -88,7 +104,8 @@ class IndexStream:
 
     @property
     def _limit_s(self) -> float | None:
-        """How long a list that is drawn ahead may take; None for any time, of a sampler that never waits."""
+        """How long a list that is drawn ahead may take; None for any time, of a sampler
+        that never waits."""
         return _PATIENCE_S + self._longest_s if self._may_wait else None
 
     @functools.cached_property
@@ -116,11 +133,14 @@ def _nested(sampler: Any) -> Iterator[Any]:
 
 
 def _waits_for_nothing(sampler: Any) -> bool:
-    return type(sampler).__module__.startswith("torch.") or isinstance(sampler, list | tuple | range)
+    return type(sampler).__module__.startswith("torch.") or isinstance(
+        sampler, list | tuple | range
+    )
 
 
 def _draw_in_thread(elements: Iterator[Any]) -> "concurrent.futures.Future[Any]":
-    """Draws the next element in a thread, which may outlive the wait for it, and the program."""
+    """Draws the next element in a thread, which may outlive the wait for it, and the
+    program."""
     drawing: concurrent.futures.Future[Any] = concurrent.futures.Future()
 
     def draw() -> None:
@@ -139,7 +159,8 @@ class Feed:
     Args:
         stream: Which it draws from.
         is_open: Whether it may draw.
-        starts: How often ``iter`` of it begins an epoch; afterwards it continues where another feed was closed.
+        starts: How often ``iter`` of it begins an epoch; afterwards it continues where
+            another feed was closed.
 
     Attributes:
         has_drawn: Whether it has given an index list.

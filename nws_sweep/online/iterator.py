@@ -21,7 +21,8 @@ from nws_sweep.online.waiting import Waiting
 
 
 class LoaderIterator:
-    """What programs expect of the iterator of a DataLoader, besides its batches; subclasses have these.
+    """What programs expect of the iterator of a DataLoader, besides its batches;
+    subclasses have these.
 
     Args:
         loader: A plain copy of the DataLoader.
@@ -38,14 +39,16 @@ class LoaderIterator:
         return len(loaders.index_sampler(self._loader))
 
     def __getattr__(self, name: str) -> Any:
-        """Attributes of the iterators of a DataLoader's class, such as ``state_dict``."""
+        """Attributes of the iterators of a DataLoader's class, such as
+        ``state_dict``."""
         if name.startswith("__") or "_pools" not in vars(self):
             raise AttributeError(name)
         return getattr(self._pools.current.iterator, name)
 
 
 class TunedIterator(LoaderIterator):
-    """What ``iter`` of a tuned loader returns; with persistent workers it serves all epochs, as torch's own does.
+    """What ``iter`` of a tuned loader returns; with persistent workers it serves all
+    epochs, as torch's own does.
 
     If a part of the tuning fails, training continues without it.
 
@@ -67,15 +70,21 @@ class TunedIterator(LoaderIterator):
             _drop_pools(vars(self), self._tuner)
 
     def _reset(self, loader: DataLoader[Any]) -> None:
-        """Called by DataLoader before another epoch with persistent workers, and draws no seed, as torch's own."""
+        """Called by DataLoader before another epoch with persistent workers, and draws
+        no seed, as torch's own."""
         restore = loaders.order_restorer(self._loader)
         with loader_clock_of_thread().entered(self._tuner.time):
             try:
                 self._pools.abandon()
                 self._begin_epoch()
-            except Exception as error:  # the epoch begins with the program's own settings
+            except Exception as error:
+                # the epoch begins with the program's own settings
                 with contextlib.suppress(Exception):
-                    self._tuner.give_up(one_line(f"an epoch could not begin: {type(error).__name__}: {error}"))
+                    self._tuner.give_up(
+                        one_line(
+                            f"an epoch could not begin: {type(error).__name__}: {error}"
+                        )
+                    )
                 self._pools.current.end()
                 restore()
                 self._begin_epoch()
@@ -96,7 +105,8 @@ class TunedIterator(LoaderIterator):
         self._try(self._observe, start_s, drawn_s)
 
     def _try(self, step: Callable[..., Any], *arguments: Any) -> Any:
-        """Does a part of the tuning. If it fails, training continues without it, unless index lists are lost."""
+        """Does a part of the tuning. If it fails, training continues without it, unless
+        index lists are lost."""
         try:
             return step(*arguments)
         except Exception as error:
@@ -104,15 +114,20 @@ class TunedIterator(LoaderIterator):
             if change is not None and not change.draws:
                 if change.pool.feed.has_drawn:
                     raise
-                with contextlib.suppress(Exception):  # without threads a pool cannot even end
+                # without threads a pool cannot even end
+                with contextlib.suppress(Exception):
                     self._pools.abandon()
             with contextlib.suppress(Exception):
-                self._tuner.decide(one_line(f"tuning failed: {type(error).__name__}: {error}"))
-            self._tuner.waiting = None  # else the part that failed would be repeated at each batch
+                self._tuner.decide(
+                    one_line(f"tuning failed: {type(error).__name__}: {error}")
+                )
+            # else the part that failed would be repeated at each batch
+            self._tuner.waiting = None
             return None
 
     def _observe(self, start_s: float = 0.0, drawn_s: float = 0.0) -> None:
-        """Observes the settings in use, whose workers started in ``start_s``, ``drawn_s`` of it in the sampler."""
+        """Observes the settings in use, whose workers started in ``start_s``,
+        ``drawn_s`` of it in the sampler."""
         pool, earlier_batches = self._pools.current, self._returned - self._pool_began
         self._tuner.worker_pids = pool.pids
         self._observation = self._tuner.observe()
@@ -138,10 +153,15 @@ class TunedIterator(LoaderIterator):
             loader_clock.leave(self._tuner.time, has_ended=has_ended)
 
     def _followed_batch(self) -> Any:
-        is_followed, waiting = self._epoch == self._tuner.epoch, self._tuner.waiting  # else another iterator is
+        # else another iterator is
+        is_followed, waiting = self._epoch == self._tuner.epoch, self._tuner.waiting
         self._pools.expect(self._returned)
         if self._observation is None and self._pools.change is None:
-            return self._watched_batch(waiting) if is_followed and waiting else self._next_batch()
+            return (
+                self._watched_batch(waiting)
+                if is_followed and waiting
+                else self._next_batch()
+            )
         if not is_followed:
             self._observation = None
         self._try(self._advance)
@@ -150,13 +170,16 @@ class TunedIterator(LoaderIterator):
         return batch
 
     def _watched_batch(self, waiting: Waiting) -> Any:
-        """The next batch, of settings that are decided; they are reconsidered if they no longer fit."""
+        """The next batch, of settings that are decided; they are reconsidered if they
+        no longer fit."""
         asked_s = time.perf_counter()
         self._try(self._device.ask)
         batch = self._next_batch()
         given_s = time.perf_counter()
         busy = functools.partial(_busy_share, self._pools.current, given_s)
-        if why := self._try(lambda: waiting.note(asked_s, given_s, busy, self._device.waited_s())):
+        if why := self._try(
+            lambda: waiting.note(asked_s, given_s, busy, self._device.waited_s())
+        ):
             self._try(self._tuner.look_again, why)
             self._try(self._observe)
         return batch
@@ -184,7 +207,13 @@ class TunedIterator(LoaderIterator):
     def _now(self) -> Moment:
         spent_s = loader_clock_of_thread().others_and_calls_s(self._tuner.time)
         sampler_s = self._pools.stream.sampler_clock.read()
-        return Moment(time.perf_counter(), time.process_time(), self._delay_s(), *sampler_s, *spent_s)
+        return Moment(
+            time.perf_counter(),
+            time.process_time(),
+            self._delay_s(),
+            *sampler_s,
+            *spent_s,
+        )
 
     def _next_batch(self) -> Any:
         if self._returned == self._tuner.too_many_batches:
@@ -206,13 +235,16 @@ class TunedIterator(LoaderIterator):
             self._tuner.postpone(self._pools.change.plan)
         self._pools.abandon()
         if self._observation is not None:
-            self._observation.batches.idle(time.perf_counter() - self._device.waited_s())
+            self._observation.batches.idle(
+                time.perf_counter() - self._device.waited_s()
+            )
             self._observation.cut(time.perf_counter())
             self._observation = None
         self._tuner.end_epoch(self._returned)
 
     def _advance(self) -> None:
-        """Between two batches: ends windows of the observation, begins a change and continues it."""
+        """Between two batches: ends windows of the observation, begins a change and
+        continues it."""
         self._pools.safeguards.before_batch(is_first=not self._returned)
         latest, has_worked = self._observation, self._pools.change is not None
         if latest is not None:
@@ -226,7 +258,9 @@ class TunedIterator(LoaderIterator):
                 if self._tuner.held:
                     self._observe()
                     return
-                is_settled = self._tuner.tuning.is_decided or self._tuner.planned is not None
+                is_settled = (
+                    self._tuner.tuning.is_decided or self._tuner.planned is not None
+                )
                 if latest.is_full or is_settled:  # observing takes time
                     self._observation = None
         if self._pools.hand_over(self._returned):
@@ -236,9 +270,11 @@ class TunedIterator(LoaderIterator):
 
 
 def _drop_pools(attributes: dict[str, Any], tuner: Tuner) -> None:
-    """Workers of an epoch that was left, as by ``break``, end with their pools: this takes time of the program."""
+    """Workers of an epoch that was left, as by ``break``, end with their pools: this
+    takes time of the program."""
     loader_clock, loader_time = loader_clock_of_thread(), tuner.time
-    if loader_clock.is_inside:  # the garbage collector runs within an iterator, which has this time
+    # the garbage collector runs within an iterator, which has this time
+    if loader_clock.is_inside:
         return
     has_workers, began_s = bool(attributes["_pools"].current.pids), time.perf_counter()
     loader_clock.enter(loader_time)
@@ -251,11 +287,14 @@ def _drop_pools(attributes: dict[str, Any], tuner: Tuner) -> None:
 
 
 def _busy_share(pool: Pool, now_s: float) -> float:
-    """Share of their time in which the workers made batches, from the last call until now.
+    """Share of their time in which the workers made batches, from the last call until
+    now.
 
     The log may have lost the records of the beginning of a long part.
     """
     records = pool.log.new() if pool.log else ()
     busy_s = sum(record.ended_s - record.began_s for record in records)
-    kept_s = len(pool.pids) * (now_s - min((record.began_s for record in records), default=now_s))
+    kept_s = len(pool.pids) * (
+        now_s - min((record.began_s for record in records), default=now_s)
+    )
     return busy_s / kept_s if kept_s else 1.0

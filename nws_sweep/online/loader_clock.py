@@ -1,8 +1,9 @@
 """Which DataLoader of a thread its seconds belong to; no second belongs to two of them.
 
-A DataLoader has the time in its iterators. One that does not train, such as that of a validation, also has the time
-between its batches, until its epoch ends or the training loop requests a batch. A DataLoader within another one, as in
-a dataset, is a part of that one.
+A DataLoader has the time in its iterators. One that does not train, such as that of a
+validation, also has the time between its batches, until its epoch ends or the training
+loop requests a batch. A DataLoader within another one, as in a dataset, is a part of
+that one.
 """
 
 import contextlib
@@ -22,14 +23,17 @@ class LoaderTime:
     Attributes:
         name: Of the class of its dataset.
         workers: In use.
-        has_loop: Whether the time between its batches is its own, unless it is parallel.
+        has_loop: Whether the time between its batches is its own, unless it is
+            parallel.
         is_open: Whether its epoch has begun and not ended.
-        is_parallel: Whether another DataLoader goes on within its epoch, as with ``zip``.
+        is_parallel: Whether another DataLoader goes on within its epoch, as with
+            ``zip``.
         spent_s: Seconds so far.
         called_s: Seconds of them in its iterators.
         starting_s: Seconds of them for starting and ending workers.
         starts: How often workers were started.
-        dropped_s: Seconds of ``starting_s`` for ending workers of epochs that were left; no window has them.
+        dropped_s: Seconds of ``starting_s`` for ending workers of epochs that were
+            left; no window has them.
     """
 
     name: str = ""
@@ -69,7 +73,9 @@ class LoaderClock:
 
     read_s: Callable[[], float] = time.perf_counter
     times: list[LoaderTime] = field(default_factory=list)
-    is_of_main_thread: bool = field(default_factory=lambda: threading.current_thread() is threading.main_thread())
+    is_of_main_thread: bool = field(
+        default_factory=lambda: threading.current_thread() is threading.main_thread()
+    )
     _owner: LoaderTime | None = None  # of the time since ``_since_s``
     _since_s: float = 0.0
     _spent_s: float = 0.0  # by all DataLoaders
@@ -81,7 +87,12 @@ class LoaderClock:
         self._depth += 1
         if self._depth == 1:
             before, self._latest = self._latest, loader
-            if before is not None and before is not loader and before.is_open and loader.is_open:
+            if (
+                before is not None
+                and before is not loader
+                and before.is_open
+                and loader.is_open
+            ):
                 before.is_parallel = True
             self._pass_to(loader)
 
@@ -104,8 +115,12 @@ class LoaderClock:
             self.leave(loader, has_ended=False)
 
     def others_and_calls_s(self, loader: LoaderTime) -> tuple[float, float]:
-        """Seconds of other DataLoaders and of ``dropped_s``; and in ended calls of iterators of ``loader``."""
-        return self._spent_s - loader.spent_s + loader.dropped_s, loader.called_s - loader.dropped_s
+        """Seconds of other DataLoaders and of ``dropped_s``; and in ended calls of
+        iterators of ``loader``."""
+        return (
+            self._spent_s - loader.spent_s + loader.dropped_s,
+            loader.called_s - loader.dropped_s,
+        )
 
     @property
     def is_inside(self) -> bool:
@@ -117,8 +132,11 @@ class LoaderClock:
         """When an iterator was called, or returned, for the last time."""
         return self._since_s
 
-    def since(self, before: Mapping[LoaderTime, LoaderTime], loader: LoaderTime) -> tuple[OtherLoader, ...]:
-        """What the other DataLoaders took since ``now`` returned ``before``, the longest first; without idle ones."""
+    def since(
+        self, before: Mapping[LoaderTime, LoaderTime], loader: LoaderTime
+    ) -> tuple[OtherLoader, ...]:
+        """What the other DataLoaders took since ``now`` returned ``before``, the
+        longest first; without idle ones."""
         others = []
         for other, now in self.now().items():
             took = now.since(before.get(other, LoaderTime()))
@@ -133,7 +151,8 @@ class LoaderClock:
         return {loader: replace(loader) for loader in self.times}
 
     def _pass_to(self, owner: LoaderTime | None) -> float:
-        """The time from now on is that of ``owner``; returns the seconds since it was passed before."""
+        """The time from now on is that of ``owner``; returns the seconds since it was
+        passed before."""
         now_s = self.read_s()
         passed_s = now_s - self._since_s
         if self._owner is not None:

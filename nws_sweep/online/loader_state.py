@@ -1,4 +1,5 @@
-"""What is known of one DataLoader of a running program: what was observed, and whether its settings are decided."""
+"""What is known of one DataLoader of a running program: what was observed, and whether
+its settings are decided."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,12 +17,15 @@ from nws_sweep.system import host
 
 @dataclass(eq=False)
 class LoaderState:
-    """The state of one loader. Which settings it has next, and when, its subclasses say.
+    """The state of one loader. Which settings it has next, and when, its subclasses
+    say.
 
     Args:
-        tuning: The settings of the loader as the program made it, and those to begin with; canonical.
+        tuning: The settings of the loader as the program made it, and those to begin
+            with; canonical.
         start: The record of what is found, with what is held fixed.
-        changes_within_epochs: Whether settings can change there, and not only before the next epoch.
+        changes_within_epochs: Whether settings can change there, and not only before
+            the next epoch.
         cpus: CPUs that the program and its workers may use.
         most_workers: Maximum number of workers; None for what fits.
         prefetches: Whether ``prefetch_factor`` may change.
@@ -30,11 +34,16 @@ class LoaderState:
         on_decided: Called each time the settings are decided.
         others: The agreement with other ranks; None for a single process.
         once: Whether the settings never change once they are decided.
-        may_change: Whether the settings of this loader, and not of another one, may change.
-        own_generators: Places of the dataset's own random number generators, which new workers seed.
-        has_own_state: Whether the loader has a ``state_dict``, which is for its number of workers.
-        endless_batches: Of an epoch, if the loader's class takes all epochs from one iterator; 0 for other loaders.
-        draws_shuffle: Whether samples that were made without workers have drawn from the generator that shuffles.
+        may_change: Whether the settings of this loader, and not of another one, may
+            change.
+        own_generators: Places of the dataset's own random number generators, which new
+            workers seed.
+        has_own_state: Whether the loader has a ``state_dict``, which is for its number
+            of workers.
+        endless_batches: Of an epoch, if the loader's class takes all epochs from one
+            iterator; 0 for other loaders.
+        draws_shuffle: Whether samples that were made without workers have drawn from
+            the generator that shuffles.
         sees_others: Whether the other DataLoaders of the program are followed too.
         is_remade: Whether the program makes the loader again for each epoch.
         time: Of the loader.
@@ -63,23 +72,31 @@ class LoaderState:
     loader_clock: LoaderClock = field(default_factory=LoaderClock)
     trials: dict[LoaderSettings, Trial] = field(default_factory=dict)
     observation: TrainingTrial | None = None  # of the settings in use
-    others_before: Mapping[LoaderTime, LoaderTime] = field(default_factory=dict)  # at the beginning of it
+    # at the beginning of it
+    others_before: Mapping[LoaderTime, LoaderTime] = field(default_factory=dict)
     batches_per_epoch: int | None = None  # None if unknown
     epoch: int = -1  # of the newest iterator
     batches: int = 0  # taken so far, of all epochs
-    usual_batches: int | None = None  # of an epoch of a stream with the program's workers; None before the end of one
+    # of an epoch of a stream with the program's workers; None before the end of one
+    usual_batches: int | None = None
     worker_pids: Sequence[int] = ()  # of the pool in use
-    distributes_among: int | None = None  # the most workers that do not repeat samples, as known; None for any
-    made_without_workers: Any = None  # index list of the latest batch that the program's process has made; None if none
+    # the most workers that do not repeat samples, as known; None for any
+    distributes_among: int | None = None
+    # index list of the latest batch that the program's process has made; None if none
+    made_without_workers: Any = None
     planned: Plan | None = None  # for a later epoch
     held: str = ""  # why the settings cannot change yet; empty if they can
-    lengths: Mapping[str, int] = field(default_factory=dict)  # of containers of the dataset at the last look, by place
+    # of containers of the dataset at the last look, by place
+    lengths: Mapping[str, int] = field(default_factory=dict)
     looked_after: int = 0  # batches, of all epochs, at that look
-    handles_at_start: Sequence[str] = ()  # places of handles of the dataset before the first sample
-    # Says why no other forked workers than now may use the dataset; empty if they may, and without an iterator over it.
+    # places of handles of the dataset before the first sample
+    handles_at_start: Sequence[str] = ()
+    # Says why no other forked workers than now may use the dataset; empty if they
+    # may, and without an iterator over it.
     shared: Callable[[], str] = lambda: ""
     earlier_switches: int = 0  # changes before the settings were reconsidered
-    waiting: Waiting | None = None  # since the settings were decided; None if they never change again
+    # since the settings were decided; None if they never change again
+    waiting: Waiting | None = None
 
     def __post_init__(self) -> None:
         """Nothing is known yet."""
@@ -112,7 +129,8 @@ class LoaderState:
 
     @property
     def too_many_batches(self) -> int | None:
-        """Of an epoch of a stream with the workers in use, which must not be longer for more; None for any number."""
+        """Of an epoch of a stream with the workers in use, which must not be longer for
+        more; None for any number."""
         workers = self.current.num_workers
         if self.usual_batches is None or workers <= self.base.num_workers:
             return None
@@ -120,18 +138,27 @@ class LoaderState:
 
     @property
     def fewest_within_epochs(self) -> int:
-        """Workers within an epoch: without workers, its samples draw random numbers of the program's process."""
+        """Workers within an epoch: without workers, its samples draw random numbers of
+        the program's process."""
         return min(1, self.base.num_workers)
 
     def epoch_of(self, settings: LoaderSettings, batch: int) -> int:
-        """The first epoch that can have these settings; ``batch`` is 0 before an epoch begins."""
-        is_within = batch and self.changes_within_epochs and settings.num_workers >= self.fewest_within_epochs
+        """The first epoch that can have these settings; ``batch`` is 0 before an epoch
+        begins."""
+        is_within = (
+            batch
+            and self.changes_within_epochs
+            and settings.num_workers >= self.fewest_within_epochs
+        )
         return self.epoch + (not is_within)
 
     def observe(self) -> TrainingTrial | None:
-        """The observation of the settings in use, which continues over epochs; None if they are decided."""
+        """The observation of the settings in use, which continues over epochs; None if
+        they are decided."""
         latest = self.observation
-        if self.tuning.is_decided or (latest is not None and latest.is_long_enough and not self.may_change()):
+        if self.tuning.is_decided or (
+            latest is not None and latest.is_long_enough and not self.may_change()
+        ):
             return None  # that of validation would continue as long as training
         if latest is None or latest.settings != self.current:
             self.observation = TrainingTrial(self.current, self.batches_per_epoch)
@@ -144,25 +171,36 @@ class LoaderState:
         return self.others is None or self.others.leads
 
     def tell(self, text: str) -> None:
-        """Says something about the loader, such as a change that affects more than speed."""
+        """Says something about the loader, such as a change that affects more than
+        speed."""
         if self.leads:
             self.announce(f"{self.configuration.columns['dataset']}: {text}")
 
     def hold(self, why: str) -> None:
-        """The settings cannot change yet, and what was timed until now does not count; empty if they can."""
+        """The settings cannot change yet, and what was timed until now does not count;
+        empty if they can."""
         self.held = why
         if why:
             self.observation = None
 
     def decide(self, reason: str, *, is_final: bool = True) -> None:
-        """The settings do not change any more; the answer is provisional unless ``is_final``."""
+        """The settings do not change any more; the answer is provisional unless
+        ``is_final``."""
         if self.tuning.is_decided:
             return
         if self.others is not None and self.others.leads:
             self.others.publish(Plan(self.current, reason))
         seconds = self.times.batch_s
         in_turn = [*(switch.before for switch in self.tuning.switches), self.current]
-        batch_s = tuple(seconds[settings] for settings in in_turn if settings in seconds)
-        self.tuning = replace(self.tuning, is_decided=True, is_provisional=not is_final, reason=reason, batch_s=batch_s)
+        batch_s = tuple(
+            seconds[settings] for settings in in_turn if settings in seconds
+        )
+        self.tuning = replace(
+            self.tuning,
+            is_decided=True,
+            is_provisional=not is_final,
+            reason=reason,
+            batch_s=batch_s,
+        )
         self.observation = None
         self.on_decided(self)

@@ -1,4 +1,5 @@
-"""What training sees of its loader: each setting, batch by batch, as the trial of a search."""
+"""What training sees of its loader: each setting, batch by batch, as the trial of a
+search."""
 
 import itertools
 import math
@@ -23,11 +24,18 @@ from nws_sweep.records import (
 from nws_sweep.searching.rows import Figures
 from nws_sweep.searching.schedule import Conditions
 
-_LONG_S = MeasureRules().window_s  # for which settings are timed: as long as a window of a search
-_WINDOW_S = 0.1  # least length of the windows of this time, so that short epochs have some
-_FEWEST_BATCHES = 8  # of a window, and of the warm-up: the first steps of a training take longer (compilers)
-_PAUSE = 20.0  # a step this many times as long as the median contains something else, such as a validation pass
-_LEAST_STEP_S = 1e-3  # unless most steps are shorter, and do nothing: a loop may take the batches of several at once
+# for which settings are timed: as long as a window of a search
+_LONG_S = MeasureRules().window_s
+# least length of the windows of this time, so that short epochs have some
+_WINDOW_S = 0.1
+# of a window, and of the warm-up: the first steps of a training take longer (compilers)
+_FEWEST_BATCHES = 8
+# a step this many times as long as the median contains something else, such as a
+# validation pass
+_PAUSE = 20.0
+# unless most steps are shorter, and do nothing: a loop may take the batches of
+# several at once
+_LEAST_STEP_S = 1e-3
 _LONGEST_S = 60.0  # of an observation, which records each batch
 
 
@@ -52,7 +60,8 @@ class TrainingTrial:
     _cut_before: int = 0  # windows of earlier epochs
     _ended_batches: int | None = None  # of the latest epoch that has ended
     _log: BatchLog | None = None  # None without workers, or if they have been left
-    _has_last: bool = False  # the last batch of the epoch was received, and no other was requested
+    # the last batch of the epoch was received, and no other was requested
+    _has_last: bool = False
 
     def __post_init__(self) -> None:
         """No batch has been taken."""
@@ -69,10 +78,11 @@ class TrainingTrial:
         drawn_s: float = 0.0,
         log: BatchLog | None = None,
     ) -> None:
-        """Workers have been started, in ``start_s``; ``first`` is the number of their first batch in the epoch.
+        """Workers have been started, in ``start_s``; ``first`` is the number of their
+        first batch in the epoch.
 
-        They may have given ``earlier_batches`` before; ``drawn_s`` of the time were in the sampler. ``log`` has what
-        batches cost them.
+        They may have given ``earlier_batches`` before; ``drawn_s`` of the time were in
+        the sampler. ``log`` has what batches cost them.
         """
         self._first, self._made, self._taken = first, earlier_batches, 0
         self._cut_before, self._log = len(self.windows), log
@@ -90,7 +100,9 @@ class TrainingTrial:
         busy_s = self.batches.given(now, batch, waited_s)
         if is_first and busy_s and self.windows:
             *before, last = self.windows[-1].step_s
-            self.windows[-1] = replace(self.windows[-1], step_s=(*before, last + busy_s))
+            self.windows[-1] = replace(
+                self.windows[-1], step_s=(*before, last + busy_s)
+            )
         self._taken += 1
 
     def given_last(self) -> None:
@@ -98,46 +110,59 @@ class TrainingTrial:
         self._has_last = True
 
     def leave_epoch(self, now: Moment) -> bool:
-        """Ends an epoch whose end was not requested; returns whether its last batch was received.
+        """Ends an epoch whose end was not requested; returns whether its last batch was
+        received.
 
-        A program that counts batches, as Lightning does, never requests the end. The last step counts as the median of
-        the epoch: other things follow it, such as saving. Of an epoch of one batch, all that follows is its step.
+        A program that counts batches, as Lightning does, never requests the end. The
+        last step counts as the median of the epoch: other things follow it, such as
+        saving. Of an epoch of one batch, all that follows is its step.
         """
         windows_s = [window.step_s for window in self.windows[self._cut_before :]]
         steps_s = [*itertools.chain(*windows_s), *self.batches.step_s]
         self.batches.end_last_step(now, statistics.median(steps_s or [math.inf]))
         has_last = self._has_last
         if not has_last:
-            self._log = None  # batches that its workers have made meanwhile are no part of the epoch
+            # batches that its workers have made meanwhile are no part of the epoch
+            self._log = None
         if has_last or not self.is_full:  # a program may leave each epoch after a batch
             self.cut(now.clock_s if has_last else None)
         return has_last
 
     def cut(self, ended_s: float | None = None) -> None:
-        """Ends a window, with the batch before the one that was requested last: of the warm-up if no other of the epoch
-        has ended, else one that counts. The windows of an epoch that had no time for one that counts become one.
+        """Ends a window, with the batch before the one that was requested last: of the
+        warm-up if no other of the epoch has ended, else one that counts. The windows of
+        an epoch that had no time for one that counts become one.
 
-        ``ended_s`` is the moment when the epoch ended, on the clock of ``Moment``, if it has.
+        ``ended_s`` is the moment when the epoch ended, on the clock of ``Moment``, if
+        it has.
         """
         has_last, self._has_last = self._has_last or ended_s is not None, False
         records = self._log.new(has_ended=has_last) if self._log else ()
         has_batches = bool(self.batches.step_s)
-        window = self.batches.cut(WindowKind.STEADY if self._has_cut else WindowKind.WARM_UP, ended_s)
+        window = self.batches.cut(
+            WindowKind.STEADY if self._has_cut else WindowKind.WARM_UP, ended_s
+        )
         if has_batches:
             self.windows.append(
                 replace(
                     window,
-                    step_s=_without_pause(window.step_s, self.windows[-1].step_s if self.windows else ()),
+                    step_s=_without_pause(
+                        window.step_s, self.windows[-1].step_s if self.windows else ()
+                    ),
                     step_cpu_s=min(window.step_cpu_s or 0.0, sum(window.step_s)),
                     records=tuple(self._placed(window, records)),
                     worker_start=self._log.times.start if self._log else None,
                     unfed_workers=self._log.unfed() if self._log else 0,
                 )
             )
-        elif self._has_cut and ended_s is not None:  # the last window has the last batch
-            later = tuple(self._placed(window, records))  # of workers that had more than others
+        elif self._has_cut and ended_s is not None:
+            # the last window has the last batch
+            # of workers that had more than others
+            later = tuple(self._placed(window, records))
             last = self.windows[-1]
-            self.windows[-1] = replace(last, end_s=window.end_s, records=(*last.records, *later))
+            self.windows[-1] = replace(
+                last, end_s=window.end_s, records=(*last.records, *later)
+            )
         if ended_s is not None and not self._first:
             self._ended_batches = self._taken
             epoch = self.windows[self._cut_before :]
@@ -148,8 +173,11 @@ class TrainingTrial:
     def _has_cut(self) -> bool:
         return len(self.windows) > self._cut_before
 
-    def _placed(self, window: Window, records: Sequence[BatchRecord]) -> Iterator[BatchRecord]:
-        """The records with their places in the epoch; without workers, the waits of the window are the costs."""
+    def _placed(
+        self, window: Window, records: Sequence[BatchRecord]
+    ) -> Iterator[BatchRecord]:
+        """The records with their places in the epoch; without workers, the waits of the
+        window are the costs."""
         earlier, length = self._made, self.batches_per_epoch
         if not self.settings.num_workers:
             earlier, before = 0, self._taken - window.batches
@@ -161,13 +189,18 @@ class TrainingTrial:
 
     @property
     def ends_window(self) -> bool:
-        """Whether the open window is long enough: in whole multiples of the workers, after the warm-up of the epoch."""
+        """Whether the open window is long enough: in whole multiples of the workers,
+        after the warm-up of the epoch."""
         if not self._has_cut:
             return self._taken >= self._fewest_batches
         steps_s = self.batches.step_s
         is_multiple = len(steps_s) % max(1, self.settings.num_workers) == 0
         lasted_s = sum(self.batches.wait_s) + sum(steps_s)
-        return is_multiple and len(steps_s) >= self._fewest_batches and lasted_s >= _WINDOW_S
+        return (
+            is_multiple
+            and len(steps_s) >= self._fewest_batches
+            and lasted_s >= _WINDOW_S
+        )
 
     @property
     def is_long_enough(self) -> bool:
@@ -181,22 +214,29 @@ class TrainingTrial:
 
     @property
     def is_full(self) -> bool:
-        """Whether it has as many windows as the longest observation of short batches."""
+        """Whether it has as many windows as the longest observation of short
+        batches."""
         return len(self.windows) * _WINDOW_S >= _LONGEST_S
 
     @property
     def suffices(self) -> bool:
-        """Whether a decision between two epochs is possible: whole epochs were timed for as long, or windows."""
+        """Whether a decision between two epochs is possible: whole epochs were timed
+        for as long, or windows."""
         return sum(map(duration_s, self.whole_epochs)) >= _LONG_S or self.is_long_enough
 
     @property
     def whole_epochs(self) -> list[Epoch]:
-        """The epochs that were timed from their start to their end; of a stream, those as long as the latest."""
+        """The epochs that were timed from their start to their end; of a stream, those
+        as long as the latest."""
         return whole_epochs(self.windows, self.batches_per_epoch or self._ended_batches)
 
     def trial(self, configuration: Configuration, cores: float) -> Trial:
-        """The trial of this setting so far; it has no measurement before the first batch."""
-        slices = tuple(TimeSlice(windows=(window,), round=number) for number, window in enumerate(self.windows))
+        """The trial of this setting so far; it has no measurement before the first
+        batch."""
+        slices = tuple(
+            TimeSlice(windows=(window,), round=number)
+            for number, window in enumerate(self.windows)
+        )
         conditions = Conditions(
             settings=self.settings,
             rules=configuration.measure,
@@ -204,7 +244,10 @@ class TrainingTrial:
             seen_batches=self._ended_batches,
             cores=cores,
         )
-        return replace(Figures(slices, conditions, configuration.ranks).trial(), windows=tuple(self.windows))
+        return replace(
+            Figures(slices, conditions, configuration.ranks).trial(),
+            windows=tuple(self.windows),
+        )
 
 
 def _as_whole_epoch(windows: Epoch) -> Window:
@@ -215,7 +258,9 @@ def _as_whole_epoch(windows: Epoch) -> Window:
         kind=WindowKind.EPOCH,
         wait_s=tuple(wait_s for window in windows for wait_s in window.wait_s),
         step_s=tuple(step_s for window in windows for step_s in window.step_s),
-        overlap_s=tuple(itertools.chain(*overlaps_s)) if any(map(any, overlaps_s)) else (),
+        overlap_s=tuple(itertools.chain(*overlaps_s))
+        if any(map(any, overlaps_s))
+        else (),
         samples=sum(window.samples for window in windows),
         end_s=windows[-1].end_s,
         records=tuple(record for window in windows for record in window.records),
@@ -228,11 +273,15 @@ def _as_whole_epoch(windows: Epoch) -> Window:
     )
 
 
-def _without_pause(steps_s: Sequence[float], before_s: Sequence[float]) -> tuple[float, ...]:
-    """The steps of a window, with the median for a single step that contains something else.
+def _without_pause(
+    steps_s: Sequence[float], before_s: Sequence[float]
+) -> tuple[float, ...]:
+    """The steps of a window, with the median for a single step that contains something
+    else.
 
-    It is longer than a window too: what comes with every twentieth step, such as logging, belongs to the steps.
-    ``before_s`` are the steps of the window before: the last window of an epoch may have few.
+    It is longer than a window too: what comes with every twentieth step, such as
+    logging, belongs to the steps. ``before_s`` are the steps of the window before: the
+    last window of an epoch may have few.
     """
     usual_s = statistics.median((*before_s, *steps_s))
     pauses_s = [step_s for step_s in steps_s if step_s > _PAUSE * usual_s + _WINDOW_S]

@@ -1,7 +1,9 @@
-"""Planned changes of settings. The ranks of distributed training change at the same batch, as rank 0 decides.
+"""Planned changes of settings. The ranks of distributed training change at the same
+batch, as rank 0 decides.
 
-Rank 0 writes each plan into the key-value store that torch.distributed has set up for its process group; the other
-ranks read it. No rank waits for another one: one that reads a plan late follows it late.
+Rank 0 writes each plan into the key-value store that torch.distributed has set up for
+its process group; the other ranks read it. No rank waits for another one: one that
+reads a plan late follows it late.
 """
 
 import collections
@@ -17,12 +19,14 @@ from nws_sweep.records import LoaderSettings
 from nws_sweep.system import torch_internals
 
 _PUBLISHED = "published"  # key of the number of plans
-_made: collections.Counter[str] = collections.Counter()  # agreements of this process by what their loaders are
+# agreements of this process by what their loaders are
+_made: collections.Counter[str] = collections.Counter()
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Other settings, why, and from which batch of which epoch they may be used; both from 0.
+    """Other settings, why, and from which batch of which epoch they may be used; both
+    from 0.
 
     A plan with the settings in use ends the tuning.
     """
@@ -37,12 +41,16 @@ class Agreement:
     """The plans for one loader; there must be a process group.
 
     Args:
-        what: Identifies the loader in all ranks; loaders with the same value are made in the same order in each rank.
+        what: Identifies the loader in all ranks; loaders with the same value are made
+            in the same order in each rank.
     """
 
     def __init__(self, what: str) -> None:
         _made[what] += 1
-        prefix, store = f"nws_sweep/{what}/{_made[what]}", torch_internals.default_store()
+        prefix, store = (
+            f"nws_sweep/{what}/{_made[what]}",
+            torch_internals.default_store(),
+        )
         self._store: Any = distributed.distributed_c10d.PrefixStore(prefix, store)
         self._count = 0
         self.leads = distributed.get_rank() == 0
@@ -54,7 +62,8 @@ class Agreement:
         self._count += 1
 
     def next(self) -> Plan | None:
-        """The next plan of rank 0; None if there is none yet. Called by the other ranks."""
+        """The next plan of rank 0; None if there is none yet. Called by the other
+        ranks."""
         if self._store.add(_PUBLISHED, 0) <= self._count:  # torch 2.2 has no ``check``
             return None
         self._count += 1
@@ -62,11 +71,25 @@ class Agreement:
 
 
 def kind_of(loader: DataLoader[Any]) -> str:
-    """Identifies a loader, equally in all ranks: without what depends on the share of a rank, such as a length."""
+    """Identifies a loader, equally in all ranks: without what depends on the share of a
+    rank, such as a length."""
     sampler = loaders.index_sampler(loader)
     inner = getattr(sampler, "sampler", sampler)
-    is_shared = isinstance(inner, DistributedSampler)  # all ranks have the whole dataset
-    parts = [type(loader), type(loader.dataset), loader.collate_fn, type(sampler), type(inner)]
-    names = [f"{part.__module__}.{getattr(part, '__qualname__', type(part).__qualname__)}" for part in parts]
-    order = getattr(inner, "shuffle", None), loaders.length(loader.dataset) if is_shared else None
+    # all ranks have the whole dataset
+    is_shared = isinstance(inner, DistributedSampler)
+    parts = [
+        type(loader),
+        type(loader.dataset),
+        loader.collate_fn,
+        type(sampler),
+        type(inner),
+    ]
+    names = [
+        f"{part.__module__}.{getattr(part, '__qualname__', type(part).__qualname__)}"
+        for part in parts
+    ]
+    order = (
+        getattr(inner, "shuffle", None),
+        loaders.length(loader.dataset) if is_shared else None,
+    )
     return "/".join(map(str, [*names, *order, loaders.settings_of(loader)]))

@@ -1,11 +1,14 @@
-"""The workers that make batches for a part of an epoch, with what each batch costs them.
+"""The workers that make batches for a part of an epoch, with what each batch costs
+them.
 
-A pool that follows another is started without index lists, while the other continues, and gets the first ones when all
-its workers are ready. Until then, the exit of one of them raises no error in the program.
+A pool that follows another is started without index lists, while the other continues,
+and gets the first ones when all its workers are ready. Until then, the exit of one of
+them raises no error in the program.
 
-Pools draw the index lists of an epoch from its sampler in turn (``index_stream``). A DataLoader takes the end of its
-sampler for the end of the epoch, and still delivers what it has drawn. A pool whose feed is closed does so too, while
-the next pool draws the following index lists.
+Pools draw the index lists of an epoch from its sampler in turn (``index_stream``). A
+DataLoader takes the end of its sampler for the end of the epoch, and still delivers
+what it has drawn. A pool whose feed is closed does so too, while the next pool draws
+the following index lists.
 """
 
 import contextlib
@@ -32,18 +35,21 @@ _numbers = itertools.count()  # of the pools of this process with a separate see
 
 
 class Pool:
-    """Makes batches with one setting of a DataLoader: in workers, or in this process with ``num_workers=0``.
+    """Makes batches with one setting of a DataLoader: in workers, or in this process
+    with ``num_workers=0``.
 
     Args:
         loader: A plain DataLoader, which is copied.
         settings: Of the pool.
         stream: Index lists of the epoch.
-        is_first: Whether it begins an epoch at once and draws a seed for its workers from the DataLoader's generator,
-            as a plain DataLoader does. Otherwise it has a separate seed. Workers of a program that has none get index
-            lists when the first batch is requested: only then a DataLoader without workers draws the order.
+        is_first: Whether it begins an epoch at once and draws a seed for its workers
+            from the DataLoader's generator, as a plain DataLoader does. Otherwise it
+            has a separate seed. Workers of a program that has none get index lists when
+            the first batch is requested: only then a DataLoader without workers draws
+            the order.
         times_stages: Whether its workers time the stages of some of their batches.
-        rehearsal: Index list of a batch that this process has made, which a worker makes again before the pool is
-            ready; None for no rehearsal.
+        rehearsal: Index list of a batch that this process has made, which a worker
+            makes again before the pool is ready; None for no rehearsal.
 
     Attributes:
         settings: Of the pool.
@@ -65,13 +71,22 @@ class Pool:
         rehearsal: Any = None,
     ) -> None:
         self.settings, self.has_ended = settings, False
-        self._is_new = self._has_own_iterators = torch_internals.makes_own_iterators(loader)
+        self._is_new = self._has_own_iterators = torch_internals.makes_own_iterators(
+            loader
+        )
         has_workers = settings.num_workers > 0
-        has_order = not isinstance(loader.dataset, IterableDataset) and not self._has_own_iterators
-        self._draws_at_next = is_first and has_workers and not loader.num_workers and has_order
+        has_order = (
+            not isinstance(loader.dataset, IterableDataset)
+            and not self._has_own_iterators
+        )
+        self._draws_at_next = (
+            is_first and has_workers and not loader.num_workers and has_order
+        )
         # A plain DataLoader with workers iterates its sampler twice at the start.
         starts = is_first * (1 + (loader.num_workers > 0))
-        self.feed = Feed(stream, is_open=is_first and not self._draws_at_next, starts=starts)
+        self.feed = Feed(
+            stream, is_open=is_first and not self._draws_at_next, starts=starts
+        )
         self.log = BatchLog(settings.num_workers) if settings.num_workers else None
         if self.log is not None and times_stages:
             self.log.stages.open(True)
@@ -79,14 +94,25 @@ class Pool:
         is_own = settings.num_workers == loader.num_workers
         self._loader = self._copy(loader, rehearsal)
         if stream.pauses and has_workers:
-            vars(self._loader)["persistent_workers"] = True  # they continue after a pause
+            # they continue after a pause
+            vars(self._loader)["persistent_workers"] = True
         if not is_first:
-            self._loader.generator = _new_generator(loader.generator or torch.default_generator)
+            self._loader.generator = _new_generator(
+                loader.generator or torch.default_generator
+            )
         began_s = time.process_time()
         with contextlib.nullcontext() if is_own else warnings.catch_warnings():
-            if not is_own:  # such as advice against more workers than CPUs; forked workers inherit all filters
-                warnings.filterwarnings("ignore", module=r"torch\.utils\.data\.dataloader|multiprocessing\.popen_fork")
-                warnings.filterwarnings("ignore", r"This DataLoader will create \d+ worker")  # torchdata's copy of it
+            # such as advice against more workers than CPUs; forked workers inherit
+            # all filters
+            if not is_own:
+                warnings.filterwarnings(
+                    "ignore",
+                    module=r"torch\.utils\.data\.dataloader|multiprocessing\.popen_fork",
+                )
+                # torchdata's copy of it
+                warnings.filterwarnings(
+                    "ignore", r"This DataLoader will create \d+ worker"
+                )
             self.iterator: Any = torch_internals.new_iterator(self._loader)
         self.start_cpu_s = time.process_time() - began_s
         if is_first:
@@ -99,17 +125,23 @@ class Pool:
         is_iterable = isinstance(loader.dataset, IterableDataset)
         starts_first = not loader.num_workers and self.settings.num_workers > 0
         if starts_first:
-            resources.allow_open_files()  # the program may keep batches, whose tensors hold one each from now on
+            # the program may keep batches, whose tensors hold one each from now on
+            resources.allow_open_files()
         if starts_first and loader.multiprocessing_context is None:
-            # Without a context, torch fixes the start method of a program that may still set it.
-            copied.multiprocessing_context = multiprocessing.get_context(processes.start_method())
+            # Without a context, torch fixes the start method of a program that may
+            # still set it.
+            copied.multiprocessing_context = multiprocessing.get_context(
+                processes.start_method()
+            )
         if not self._has_own_iterators:  # they save the state of the sampler
             loaders.replace_index_sampler(copied, self.feed)
         if self.log is not None:
             if rehearsal is not None and not is_iterable:
                 fetcher, _ = torch_internals.fetchers()
                 makes_batches = loader.batch_sampler is not None
-                batch_fetcher = fetcher(loader.dataset, makes_batches, loader.collate_fn, drop_last=False)
+                batch_fetcher = fetcher(
+                    loader.dataset, makes_batches, loader.collate_fn, drop_last=False
+                )
                 rehearse = functools.partial(batch_fetcher.fetch, rehearsal)
             copied.worker_init_fn = WorkerProbe(
                 BatchTimer(self.log), self._states, copied.worker_init_fn, is_iterable, loader.collate_fn,
@@ -128,12 +160,14 @@ class Pool:
 
     @property
     def first_began_s(self) -> float:
-        """When a worker began the first batch of the epoch, on the clock time.perf_counter; 0 if it is unknown."""
+        """When a worker began the first batch of the epoch, on the clock
+        time.perf_counter; 0 if it is unknown."""
         return (self.log.first_began_s if self.log else None) or 0.0
 
     @property
     def is_ready(self) -> bool:
-        """Whether all workers have been started, without the first batches of an iterable dataset."""
+        """Whether all workers have been started, without the first batches of an
+        iterable dataset."""
         return not self._states.count(STARTING)
 
     @property
@@ -145,31 +179,45 @@ class Pool:
 
     @property
     def _dead(self) -> list[Any]:
-        return [worker for worker in torch_internals.workers(self.iterator) if not worker.is_alive()]
+        return [
+            worker
+            for worker in torch_internals.workers(self.iterator)
+            if not worker.is_alive()
+        ]
 
     def started_workers(self) -> int:
-        """Waits until all workers can make batches; the number of them, without those that fail or have no samples.
+        """Waits until all workers can make batches; the number of them, without those
+        that fail or have no samples.
 
         It is 0 if a worker has exited, or one of a map-style dataset has failed.
         Does not wait for workers that cannot after ``_START_WITHIN_S``.
         """
         deadline_s = time.monotonic() + _START_WITHIN_S
         try:
-            while not self.is_ready and not self._dead and time.monotonic() < deadline_s:
+            while (
+                not self.is_ready and not self._dead and time.monotonic() < deadline_s
+            ):
                 time.sleep(processes.POLL_S)
-        except RuntimeError:  # raised by torch's handler of SIGCHLD for the exit of a worker
+        except RuntimeError:
+            # raised by torch's handler of SIGCHLD for the exit of a worker
             return 0
         is_useless = self._dead or (self._states.error and not self._is_iterable)
         return 0 if is_useless else self._states.count(READY)
 
     @property
     def distributes_among(self) -> int | None:
-        """The most workers that do not repeat samples, as far as is known; None for any number.
+        """The most workers that do not repeat samples, as far as is known; None for any
+        number.
 
-        An iterable dataset distributes its samples by ``get_worker_info().num_workers``, or each worker has all.
+        An iterable dataset distributes its samples by
+        ``get_worker_info().num_workers``, or each worker has all.
         """
         is_unknown = self.log is None  # there is no worker
-        return None if not self._is_iterable or is_unknown or self._states.number_asked[0] else 1
+        return (
+            None
+            if not self._is_iterable or is_unknown or self._states.number_asked[0]
+            else 1
+        )
 
     def begin_epoch(self) -> None:
         """Begins a new epoch, unless the pool has begun one when it was made."""
@@ -177,7 +225,8 @@ class Pool:
             self.take_over(begins_epoch=True)
 
     def take_over(self, *, begins_epoch: bool = False) -> None:
-        """Draws its first index lists: the following ones of the epoch, or the first ones of a new epoch."""
+        """Draws its first index lists: the following ones of the epoch, or the first
+        ones of a new epoch."""
         self.feed.is_open, self.feed.starts = True, int(begins_epoch)
         if self.log is not None:
             if not self._has_own_iterators:
@@ -187,12 +236,14 @@ class Pool:
         self._begin()
 
     def _begin(self) -> None:
-        """Does to the sampler what a plain DataLoader does at this point, and the pool has not done."""
+        """Does to the sampler what a plain DataLoader does at this point, and the pool
+        has not done."""
         while self.feed.starts and not self._has_own_iterators:
             iter(self.feed)
 
     def next_batch(self) -> Any:
-        """The next batch; StopIteration once all that was drawn has been returned and the feed has ended."""
+        """The next batch; StopIteration once all that was drawn has been returned and
+        the feed has ended."""
         self._is_new = False
         if self._draws_at_next:
             self._draws_at_next = False
@@ -206,6 +257,11 @@ class Pool:
 
 
 def _new_generator(plain: torch.Generator) -> torch.Generator:
-    """The generator of another pool: no two have the same seed by design, and nothing is drawn from the plain one."""
-    digest = hashlib.sha256(f"{plain.initial_seed()} {next(_numbers)}".encode()).digest()
-    return torch.Generator(plain.device).manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+    """The generator of another pool: no two have the same seed by design, and nothing
+    is drawn from the plain one."""
+    digest = hashlib.sha256(
+        f"{plain.initial_seed()} {next(_numbers)}".encode()
+    ).digest()
+    return torch.Generator(plain.device).manual_seed(
+        int.from_bytes(digest[:8], "little") >> 1
+    )

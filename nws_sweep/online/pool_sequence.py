@@ -1,4 +1,5 @@
-"""The pool that makes the batches of a DataLoader, and the next one while a change of settings is under way."""
+"""The pool that makes the batches of a DataLoader, and the next one while a change of
+settings is under way."""
 
 import contextlib
 import time
@@ -26,7 +27,8 @@ class Change:
 
     plan: Plan
     pool: Pool
-    draws: bool = False  # the pool has taken over the index lists; the one before has only what it has drawn
+    # the pool has taken over the index lists; the one before has only what it has drawn
+    draws: bool = False
 
 
 class PoolSequence:
@@ -57,13 +59,22 @@ class PoolSequence:
         """Another pool; the first one begins an epoch."""
         with contextlib.suppress(Exception):  # the pool may be the only one that works
             self.safeguards.note_start()
-        is_observed, rehearsal = not self._tuner.tuning.is_decided, self._tuner.made_without_workers
+        is_observed, rehearsal = (
+            not self._tuner.tuning.is_decided,
+            self._tuner.made_without_workers,
+        )
         return Pool(
-            self._loader, settings, self.stream, is_first=is_first, times_stages=is_observed, rehearsal=rehearsal
+            self._loader,
+            settings,
+            self.stream,
+            is_first=is_first,
+            times_stages=is_observed,
+            rehearsal=rehearsal,
         )
 
     def expect(self, batch: int) -> None:
-        """The training loop requests this batch of the epoch, from 0: lists that a plain loader would have drawn."""
+        """The training loop requests this batch of the epoch, from 0: lists that a
+        plain loader would have drawn."""
         self.stream.due = batch + max(1, self._tuner.base.queued_batches)
 
     def change_between_epochs(self) -> None:
@@ -75,7 +86,9 @@ class PoolSequence:
         if plan is None:
             return
         if self.safeguards.has_dataset_changed():
-            self._tuner.decide("the dataset has been changed since its persistent workers were started")
+            self._tuner.decide(
+                "the dataset has been changed since its persistent workers were started"
+            )
         elif self.safeguards.allow_workers():
             self._tuner.switched(plan, 0)
 
@@ -97,42 +110,63 @@ class PoolSequence:
         Returns:
             The seconds that it took, and those of them in the sampler.
         """
-        before, restore = vars(self).get("current"), loaders.order_restorer(self._loader)
+        before, restore = (
+            vars(self).get("current"),
+            loaders.order_restorer(self._loader),
+        )
         began_s, drawn_before_s = time.perf_counter(), self.stream.sampler_clock.spent_s
         self.current = self._next(before)
         while not self._has_started():
             self.current.end()
             restore()
             self.current = self._next(before)
-        start_s, drawn_s = time.perf_counter() - began_s, self.stream.sampler_clock.spent_s - drawn_before_s
-        with contextlib.suppress(Exception):  # a sampler of the program may raise anything when it is looked at
+        start_s, drawn_s = (
+            time.perf_counter() - began_s,
+            self.stream.sampler_clock.spent_s - drawn_before_s,
+        )
+        # a sampler of the program may raise anything when it is looked at
+        with contextlib.suppress(Exception):
             self._note_start(start_s - drawn_s, is_new=self.current is not before)
         return start_s, drawn_s
 
     def _note_start(self, start_s: float, *, is_new: bool) -> None:
-        loader_time, reason = self._tuner.time, loaders.reason_not_training(self._loader)
-        loader_time.has_loop, loader_time.workers = bool(reason), self.current.settings.num_workers
-        if reason == loaders.NOT_TRAINING[0]:  # a validation whose last epoch was left is none in parallel
+        loader_time, reason = (
+            self._tuner.time,
+            loaders.reason_not_training(self._loader),
+        )
+        loader_time.has_loop, loader_time.workers = (
+            bool(reason),
+            self.current.settings.num_workers,
+        )
+        # a validation whose last epoch was left is none in parallel
+        if reason == loaders.NOT_TRAINING[0]:
             loader_time.is_parallel = False
         self._start_s = start_s if is_new and loader_time.workers else None
         loader_time.starts += self._start_s is not None
 
     def _next(self, before: Pool | None) -> Pool:
-        """The first pool; in later epochs the same, or another one if it has ended or the settings have changed."""
+        """The first pool; in later epochs the same, or another one if it has ended or
+        the settings have changed."""
         if before is None:
             return self.make(self._tuner.current, is_first=True)
         settings = self.current.settings
         # Without workers, an iterator of torch does not begin a stream again.
-        if self.current.has_ended or settings != self._tuner.current or not settings.num_workers:
+        if (
+            self.current.has_ended
+            or settings != self._tuner.current
+            or not settings.num_workers
+        ):
             self.current.end()
             self.current = self.make(self._tuner.current)
         self.current.begin_epoch()
         return self.current
 
     def _has_started(self) -> bool:
-        """Whether the workers can make batches. If not, keeps those that can, or restores the settings before."""
+        """Whether the workers can make batches. If not, keeps those that can, or
+        restores the settings before."""
         pool, base = self.current, self._tuner.base
-        if pool.settings == base or loaded_workers(self._loader) is not None:  # a state fits no other number
+        # a state fits no other number
+        if pool.settings == base or loaded_workers(self._loader) is not None:
             return True
         started, among = pool.started_workers(), pool.distributes_among
         if among is not None and started > max(among, base.num_workers):
@@ -157,20 +191,25 @@ class PoolSequence:
                 self._give_up_after(error)
                 raise
             if self._start_s is not None:
-                self._tuner.time.starting_s += self._start_s + max(0.0, self.current.first_began_s - asked_s)
+                self._tuner.time.starting_s += self._start_s + max(
+                    0.0, self.current.first_began_s - asked_s
+                )
                 self._start_s = None
             return batch
 
     def _give_up_after(self, error: Exception) -> None:
-        """After an error with other settings than the program's, it has its own from the next epoch on."""
+        """After an error with other settings than the program's, it has its own from
+        the next epoch on."""
         settings = self.current.settings
         if settings != self._tuner.base:
-            with contextlib.suppress(Exception):  # the program gets the error, whatever happens here
+            # the program gets the error, whatever happens here
+            with contextlib.suppress(Exception):
                 text = f"{type(error).__name__} with num_workers={settings.num_workers}: {error}"
                 self._tuner.give_up(one_line(text))
 
     def _continues(self) -> bool:
-        """Whether the epoch continues where the current pool has ended: with another pool, or after a pause."""
+        """Whether the epoch continues where the current pool has ended: with another
+        pool, or after a pause."""
         change, stream = self.change, self.stream
         if change is not None and change.draws and self.current is not change.pool:
             self.current.end()
@@ -197,13 +236,16 @@ class PoolSequence:
             self._tuner.made_without_workers = self.stream.latest
 
     def hand_over(self, batch: int) -> bool:
-        """Whether the pool of a change takes over the index lists before a batch: all its workers are ready."""
+        """Whether the pool of a change takes over the index lists before a batch: all
+        its workers are ready."""
         change = self.change
         if change is None or change.draws or batch < change.plan.batch:
             return False
         if failure := change.pool.failure:
             self.abandon()
-            self._tuner.give_up(f"num_workers={change.plan.settings.num_workers} could not be started: {failure}")
+            self._tuner.give_up(
+                f"num_workers={change.plan.settings.num_workers} could not be started: {failure}"
+            )
         elif change.pool.is_ready:
             self.current.feed.is_open = False
             change.pool.take_over()
@@ -211,7 +253,8 @@ class PoolSequence:
         return change.draws
 
     def abandon(self) -> None:
-        """Ends a pool that has not returned a batch; one that draws index lists already has become the current one."""
+        """Ends a pool that has not returned a batch; one that draws index lists already
+        has become the current one."""
         change, self.change = self.change, None
         if change is not None and change.pool is not self.current:
             self.current.feed.is_open = True

@@ -1,8 +1,10 @@
-"""What new workers would do to the samples of a program: a change is given up, postponed, or reported.
+"""What new workers would do to the samples of a program: a change is given up,
+postponed, or reported.
 
-A loader with a ``state_dict`` resumes training in the middle of an epoch. The state of torchdata's StatefulDataLoader
-fits the number of workers that has made it, and torchdata's own iterators save and load it. ``next_iter_state`` holds
-the state that the next iterator begins with.
+A loader with a ``state_dict`` resumes training in the middle of an epoch. The state of
+torchdata's StatefulDataLoader fits the number of workers that has made it, and
+torchdata's own iterators save and load it. ``next_iter_state`` holds the state that the
+next iterator begins with.
 """
 
 import weakref
@@ -20,7 +22,8 @@ _LOADED = "next_iter_state"
 
 
 class Safeguards:
-    """Compares the dataset of one DataLoader, and the random numbers of the program, with what they were.
+    """Compares the dataset of one DataLoader, and the random numbers of the program,
+    with what they were.
 
     Args:
         loader: A plain DataLoader.
@@ -29,11 +32,16 @@ class Safeguards:
 
     def __init__(self, loader: DataLoader[Any], tuner: Tuner) -> None:
         self._loader, self._tuner = loader, tuner
-        self._may_draw = not tuner.base.num_workers and loaders.shuffles_by_default_generator(loader)
+        self._may_draw = (
+            not tuner.base.num_workers and loaders.shuffles_by_default_generator(loader)
+        )
         self._copied = ""
-        self._containers: dict[str, Any] = {}  # of the dataset of a program without workers, by their places
-        self._state: torch.Tensor | None = None  # of the generator that shuffles, before a batch that may draw from it
-        tuner.shared = _weakly(self._shared)  # the tuner outlives the dataset of an epoch
+        # of the dataset of a program without workers, by their places
+        self._containers: dict[str, Any] = {}
+        # of the generator that shuffles, before a batch that may draw from it
+        self._state: torch.Tensor | None = None
+        # the tuner outlives the dataset of an epoch
+        tuner.shared = _weakly(self._shared)
 
     def note_start(self) -> None:
         """A pool is about to be made, with the dataset as it is."""
@@ -50,43 +58,63 @@ class Safeguards:
     def _dataset_now(self) -> str:
         """A hash of the dataset; empty if its changes need not be noticed.
 
-        Without workers a sample may change the dataset, and plain batches have each change of the program at once.
+        Without workers a sample may change the dataset, and plain batches have each
+        change of the program at once.
         """
         is_copied = self._tuner.base.num_workers and self._may_change
         return fingerprint(self._loader.dataset) if is_copied else ""
 
     @property
     def _may_change(self) -> bool:
-        """Whether the settings may; those of a loader that does not train, which is known after an epoch, do not."""
+        """Whether the settings may; those of a loader that does not train, which is
+        known after an epoch, do not."""
         tuner = self._tuner
-        return tuner.changes_settings and not tuner.tuning.is_decided and (tuner.epoch < 1 or tuner.may_change())
+        return (
+            tuner.changes_settings
+            and not tuner.tuning.is_decided
+            and (tuner.epoch < 1 or tuner.may_change())
+        )
 
     def _shared(self) -> str:
-        return sharing.reason_against_workers(self._loader, self._tuner.handles_at_start)
+        return sharing.reason_against_workers(
+            self._loader, self._tuner.handles_at_start
+        )
 
     def allow_workers(self) -> bool:
-        """Whether other workers may use the dataset; decides against any change if they may not."""
+        """Whether other workers may use the dataset; decides against any change if they
+        may not."""
         if reason := self._shared():
             self._tuner.decide(reason)
         return not reason
 
     def waits_for_dataset(self) -> bool:
-        """Whether the settings stay for now, since samples that this process makes change a container of the dataset.
+        """Whether the settings stay for now, since samples that this process makes
+        change a container of the dataset.
 
-        Workers would not have what is added to a cache or a buffer later. A change is possible once the containers keep
-        their lengths, as a buffer that is full does, by what is observed from then on.
+        Workers would not have what is added to a cache or a buffer later. A change is
+        possible once the containers keep their lengths, as a buffer that is full does,
+        by what is observed from then on.
         """
         if self._tuner.batches == self._tuner.looked_after:
             return bool(self._tuner.held)  # no sample has been made since
         before, self._tuner.lengths = self._tuner.lengths, self._lengths_now()
         self._tuner.looked_after = self._tuner.batches
-        changed = [place for place, length in self._tuner.lengths.items() if before.get(place, length) != length]
-        why = f"making samples changes the dataset ({changed[0]}), which workers would not share" if changed else ""
+        changed = [
+            place
+            for place, length in self._tuner.lengths.items()
+            if before.get(place, length) != length
+        ]
+        why = (
+            f"making samples changes the dataset ({changed[0]}), which workers would not share"
+            if changed
+            else ""
+        )
         self._tuner.hold(why)
         return bool(why)
 
     def _lengths_now(self) -> dict[str, int]:
-        """The lengths of the containers by their places; none if the program has workers, or nothing may change."""
+        """The lengths of the containers by their places; none if the program has
+        workers, or nothing may change."""
         if self._tuner.base.num_workers or not self._may_change:
             return {}
         if not self._containers:
@@ -94,14 +122,23 @@ class Safeguards:
         return {place: len(container) for place, container in self._containers.items()}
 
     def before_batch(self, *, is_first: bool) -> None:
-        """A batch is about to be made; the first one of an epoch draws for the order."""
-        is_unknown = self._may_draw and not self._tuner.current.num_workers and not self._tuner.draws_shuffle
-        self._state = torch.default_generator.get_state() if is_unknown and not is_first else None
+        """A batch is about to be made; the first one of an epoch draws for the
+        order."""
+        is_unknown = (
+            self._may_draw
+            and not self._tuner.current.num_workers
+            and not self._tuner.draws_shuffle
+        )
+        self._state = (
+            torch.default_generator.get_state() if is_unknown and not is_first else None
+        )
 
     def after_batch(self) -> None:
         """The batch has been made."""
         if self._state is not None:
-            self._tuner.draws_shuffle = not torch.equal(self._state, torch.default_generator.get_state())
+            self._tuner.draws_shuffle = not torch.equal(
+                self._state, torch.default_generator.get_state()
+            )
 
 
 def _weakly(method: Callable[[], str]) -> Callable[[], str]:
@@ -121,14 +158,16 @@ def saves_by_iterators(loader: DataLoader[Any]) -> bool:
 
 
 def reason_of_state(loader: DataLoader[Any]) -> str:
-    """Why the number of workers must stay because of the loader's state; empty if it may change."""
+    """Why the number of workers must stay because of the loader's state; empty if it
+    may change."""
     if not hasattr(type(loader), "state_dict") or saves_by_iterators(loader):
         return ""
     return f"the state_dict() of {type(loader).__name__} needs the same num_workers; tune() and search() find another"
 
 
 def loaded_workers(loader: DataLoader[Any]) -> int | None:
-    """The number of workers for which the loaded state was saved; None without a loaded state."""
+    """The number of workers for which the loaded state was saved; None without a loaded
+    state."""
     state = vars(loader).get(_LOADED)
     if not state:
         return None

@@ -1,4 +1,5 @@
-"""The situation of a running training: what was measured of it, what is predicted, and what the machine allows."""
+"""The situation of a running training: what was measured of it, what is predicted, and
+what the machine allows."""
 
 import functools
 import statistics
@@ -23,7 +24,8 @@ def situation_of(state: LoaderState, batch: int) -> Situation | None:
 
     Args:
         state: Of the loader; the current settings were measured.
-        batch: Batches of the epoch that others follow; 0 for another epoch, for which workers are started anyway.
+        batch: Batches of the epoch that others follow; 0 for another epoch, for which
+            workers are started anyway.
     """
     predict_s = _predictor(state, batch)
     if predict_s is None:
@@ -34,7 +36,9 @@ def situation_of(state: LoaderState, batch: int) -> Situation | None:
         measured_s=state.times.batch_s or {state.current: predict_s(state.current)},
         predict_s=predict_s,
         rules=state.configuration.search,
-        workers=range(state.fewest_within_epochs if batch else 0, _most_workers(state) + 1),
+        workers=range(
+            state.fewest_within_epochs if batch else 0, _most_workers(state) + 1
+        ),
         prefetches=state.prefetches,
         reorders=state.reorders,
         must_save_time=batch > 0,
@@ -42,11 +46,17 @@ def situation_of(state: LoaderState, batch: int) -> Situation | None:
     )
 
 
-def _predictor(state: LoaderState, batch: int) -> Callable[[LoaderSettings], float] | None:
-    """Predicts the seconds of a batch with any settings; None if no costs of batches are known."""
+def _predictor(
+    state: LoaderState, batch: int
+) -> Callable[[LoaderSettings], float] | None:
+    """Predicts the seconds of a batch with any settings; None if no costs of batches
+    are known."""
     trials, current, cpus = state.trials, state.current, state.cpus
-    # The costs of batches do not depend on the queue: one trial for each number of workers.
-    by_workers = {trial.num_workers: trial for trial in (*trials.values(), trials[current])}
+    # The costs of batches do not depend on the queue: one trial for each number of
+    # workers.
+    by_workers = {
+        trial.num_workers: trial for trial in (*trials.values(), trials[current])
+    }
     start_method = state.base.multiprocessing_context or processes.start_method()
     left = None if state.batches_per_epoch is None else state.batches_per_epoch - batch
     model = model_of([*by_workers.values()], left, cpus, start_method)
@@ -68,50 +78,73 @@ def _predictor(state: LoaderState, batch: int) -> Callable[[LoaderSettings], flo
 
 
 def _most_workers(state: LoaderState) -> int:
-    """The most workers that may be tried: as the CPUs allow unless there is a limit, and all of them with batches."""
+    """The most workers that may be tried: as the CPUs allow unless there is a limit,
+    and all of them with batches."""
     most = state.most_workers
     if most is None:
         most = choice.most_workers(state.cpus, state.times.batch_s)
-    fed = [trial.fed_workers for trial in state.trials.values() if trial.fed_workers is not None]
+    fed = [
+        trial.fed_workers
+        for trial in state.trials.values()
+        if trial.fed_workers is not None
+    ]
     among = [] if state.distributes_among is None else [state.distributes_among]
     return min([most, *fed, *among])
 
 
 def _refusal(state: LoaderState, batch: int) -> Callable[[LoaderSettings], str]:
-    """Says why settings may not be used now; empty if they may. Looks at the machine when it is first called."""
+    """Says why settings may not be used now; empty if they may. Looks at the machine
+    when it is first called."""
     shared = functools.cache(state.shared)
     does_not_fit = functools.cache(functools.partial(_not_fitting, state, batch))
     return lambda settings: shared() or does_not_fit()(settings)
 
 
 def _not_fitting(state: LoaderState, batch: int) -> Callable[[LoaderSettings], str]:
-    """Says why settings do not fit into what is free now; empty if they do. Ranks of a host change at the same time."""
+    """Says why settings do not fit into what is free now; empty if they do. Ranks of a
+    host change at the same time."""
     current, ranks = state.current, host.local_ranks() if state.others else 1
     windows = [window for trial in state.trials.values() for window in trial.windows]
     # Another worker needs the memory of a worker in use too.
     worker_bytes = usage.private_bytes(state.worker_pids[0]) if state.worker_pids else 0
-    needs = replace(resources.resource_needs(windows, {}), worker_bytes=worker_bytes * ranks)
+    needs = replace(
+        resources.resource_needs(windows, {}), worker_bytes=worker_bytes * ranks
+    )
     free = resources.now(None)
     has_ended = any(window.ended_epoch for window in state.trials[current].windows[-1:])
-    # The batches in use are there now, and no longer when those of another epoch are made.
-    if not batch and not has_ended and free.shm_bytes is not None and current.num_workers:
+    # The batches in use are there now, and no longer when those of another epoch are
+    # made.
+    if (
+        not batch
+        and not has_ended
+        and free.shm_bytes is not None
+        and current.num_workers
+    ):
         in_use_bytes = ranks * (current.queued_batches + 1) * needs.batch_bytes
         free = replace(free, shm_bytes=free.shm_bytes + in_use_bytes)
     return lambda settings: resources.reason_not_fitting(settings, needs, free, ranks)
 
 
 def workers_may_not_help(state: LoaderState) -> bool:
-    """Whether no workers are tried, since workers do not show how long batches take without them.
+    """Whether no workers are tried, since workers do not show how long batches take
+    without them.
 
-    Training waits for batches whose transfer costs at least a third of making them. Beside workers that fill the memory
-    with copies, making a batch takes longer than without workers. The records of workers do not show by how much.
+    Training waits for batches whose transfer costs at least a third of making them.
+    Beside workers that fill the memory with copies, making a batch takes longer than
+    without workers. The records of workers do not show by how much.
     """
     trial = state.trials[state.current]
-    if not all(settings.num_workers for settings in state.trials) or trial.loop is None or not trial.records:
+    if (
+        not all(settings.num_workers for settings in state.trials)
+        or trial.loop is None
+        or not trial.records
+    ):
         return False
     if state.times.measured[state.current].waiting_share < choice.PROMISING:
         return False
     costs = [record.cost for record in trial.records]
     making_s = statistics.fmean(cost.making_s for cost in costs)
     copying_s = statistics.fmean(cost.copy_s for cost in costs)
-    return copying_s + trial.loop.receive_s + trial.loop.receive_wait_s >= _MUCH * making_s
+    return (
+        copying_s + trial.loop.receive_s + trial.loop.receive_wait_s >= _MUCH * making_s
+    )

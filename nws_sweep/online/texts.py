@@ -1,4 +1,5 @@
-"""What a training is told about its settings. "Takes" and "took" are measured; what "would take" is predicted. Pure."""
+"""What a training is told about its settings. "Takes" and "took" are measured; what
+"would take" is predicted. Pure."""
 
 from nws_sweep import units
 from nws_sweep.model import choice
@@ -12,7 +13,8 @@ UNKNOWN = "how long a batch takes is unknown, since too few were timed"
 
 
 def named(settings: LoaderSettings, beside: LoaderSettings) -> str:
-    """The number of workers, and with workers ``prefetch_factor`` and ``in_order`` if they differ."""
+    """The number of workers, and with workers ``prefetch_factor`` and ``in_order`` if
+    they differ."""
     text = f"num_workers={settings.num_workers}"
     if settings.num_workers and settings.prefetched != beside.prefetched:
         text += f" prefetch_factor={settings.prefetched}"
@@ -40,28 +42,42 @@ def _lasting(times: Times, settings: LoaderSettings, verb: str = "takes") -> str
 
 
 def _time(times: Times, settings: LoaderSettings) -> str:
-    """The measured time with these settings, and of what, where that differs between settings."""
+    """The measured time with these settings, and of what, where that differs between
+    settings."""
     measured = times.measured[settings]
     text = times.text(measured.batch_s)
     if not times.is_mixed:
         return text
-    return f"{text} (in whole epochs)" if measured.is_of_epochs else f"{text} (between start and end of an epoch)"
+    return (
+        f"{text} (in whole epochs)"
+        if measured.is_of_epochs
+        else f"{text} (between start and end of an epoch)"
+    )
 
 
-def since_the_start(times: Times, first: LoaderSettings, current: LoaderSettings) -> str:
+def since_the_start(
+    times: Times, first: LoaderSettings, current: LoaderSettings
+) -> str:
     """How long it takes now, and how long it took at first if that was longer.
 
     It is not longer if the training step has become slower meanwhile.
     """
     times = times.of(first, current)
-    first_s, current_s = (times.batch_s.get(settings, 0.0) for settings in (first, current))
-    at_first = f"; it took {_time(times, first)} at first" if first_s > current_s > 0 else ""
+    first_s, current_s = (
+        times.batch_s.get(settings, 0.0) for settings in (first, current)
+    )
+    at_first = (
+        f"; it took {_time(times, first)} at first" if first_s > current_s > 0 else ""
+    )
     return f"{_lasting(times, current)}{at_first}"
 
 
 def tried(times: Times, current: LoaderSettings, decision: Try) -> str:
     """Why other settings are tried."""
-    before, measured = took(times, current, decision.settings), times.measured.get(current)
+    before, measured = (
+        took(times, current, decision.settings),
+        times.measured.get(current),
+    )
     if measured is None:
         return before
     predicted_s = measured.batch_s * decision.predicted_s / decision.current_s

@@ -1,7 +1,9 @@
-"""What a training has measured of its settings: whole epochs, and the pace between their start and end. Pure.
+"""What a training has measured of its settings: whole epochs, and the pace between
+their start and end. Pure.
 
-Whole epochs are compared with whole epochs, and a pace with a pace: an epoch has the start and the end of its workers.
-Where that is impossible, texts say which is which. What was not measured is unknown.
+Whole epochs are compared with whole epochs, and a pace with a pace: an epoch has the
+start and the end of its workers. Where that is impossible, texts say which is which.
+What was not measured is unknown.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -10,7 +12,14 @@ from typing import NamedTuple
 
 from nws_sweep import units
 from nws_sweep.online.loader_clock import LoaderTime
-from nws_sweep.records import Account, LoaderSettings, OtherLoader, Trial, Window, WindowKind
+from nws_sweep.records import (
+    Account,
+    LoaderSettings,
+    OtherLoader,
+    Trial,
+    Window,
+    WindowKind,
+)
 
 Epoch = Sequence[Window]
 
@@ -34,7 +43,8 @@ class Times:
     """What was measured of settings.
 
     Attributes:
-        measured: By settings, in whole epochs or at the pace; empty if some setting has neither.
+        measured: By settings, in whole epochs or at the pace; empty if some setting has
+            neither.
         batches: Of an epoch, if whole epochs of a known length were timed; else None.
     """
 
@@ -44,7 +54,9 @@ class Times:
     @property
     def batch_s(self) -> Mapping[LoaderSettings, float]:
         """Seconds of a batch by settings."""
-        return {settings: measured.batch_s for settings, measured in self.measured.items()}
+        return {
+            settings: measured.batch_s for settings, measured in self.measured.items()
+        }
 
     @property
     def is_mixed(self) -> bool:
@@ -53,7 +65,14 @@ class Times:
 
     def of(self, *settings: LoaderSettings) -> "Times":
         """The times of these settings alone, of those that were measured."""
-        return Times({timed: self.measured[timed] for timed in settings if timed in self.measured}, self.batches)
+        return Times(
+            {
+                timed: self.measured[timed]
+                for timed in settings
+                if timed in self.measured
+            },
+            self.batches,
+        )
 
     @property
     def unit(self) -> str:
@@ -66,9 +85,11 @@ class Times:
 
 
 def times_of(trials: Collection[Trial]) -> Times:
-    """What was measured in whole epochs, if all trials have timed some; else at the pace, if all have one; else mixed.
+    """What was measured in whole epochs, if all trials have timed some; else at the
+    pace, if all have one; else mixed.
 
-    An epoch may be too short for a pace, and the settings before may have been left within an epoch.
+    An epoch may be too short for a pace, and the settings before may have been left
+    within an epoch.
     """
     if in_epochs := _of_all(trials, in_whole_epochs):
         lengths = {trial.batches for trial in trials}
@@ -91,7 +112,8 @@ def _of_all(
 
 
 def in_whole_epochs(trial: Trial) -> Measured | None:
-    """The mean of the whole epochs, their start and end shared out over their batches; None if none was timed.
+    """The mean of the whole epochs, their start and end shared out over their batches;
+    None if none was timed.
 
     Without the epoch that starts persistent workers, if there are others.
     """
@@ -100,20 +122,34 @@ def in_whole_epochs(trial: Trial) -> Measured | None:
     windows = [window for epoch in epochs[has_start:] for window in epoch]
     if not windows:
         return None
-    elapsed_s, waits_s = duration_s(windows), sum(sum(window.wait_s) for window in windows)
-    return Measured(elapsed_s / sum(window.batches for window in windows), waits_s / elapsed_s, is_of_epochs=True)
+    elapsed_s, waits_s = (
+        duration_s(windows),
+        sum(sum(window.wait_s) for window in windows),
+    )
+    return Measured(
+        elapsed_s / sum(window.batches for window in windows),
+        waits_s / elapsed_s,
+        is_of_epochs=True,
+    )
 
 
 def at_the_pace(trial: Trial) -> Measured | None:
-    """The figures between the start and the end of an epoch; None if no window of these was timed."""
+    """The figures between the start and the end of an epoch; None if no window of these
+    was timed."""
     figures = trial.measurement
-    if not (any(map(is_steady, trial.windows)) and figures and figures.batch_s and figures.stall_fraction is not None):
+    if not (
+        any(map(is_steady, trial.windows))
+        and figures
+        and figures.batch_s
+        and figures.stall_fraction is not None
+    ):
         return None
     return Measured(figures.batch_s.value, figures.stall_fraction)
 
 
 def at_the_pace_or_in_epochs(trial: Trial) -> Measured | None:
-    """The figures of the pace, else those of whole epochs; None if neither was timed."""
+    """The figures of the pace, else those of whole epochs; None if neither was
+    timed."""
     return at_the_pace(trial) or in_whole_epochs(trial)
 
 
@@ -144,7 +180,10 @@ def duration_s(windows: Iterable[Window]) -> float:
 
 
 def account_of_training(
-    windows: Sequence[Window], lasted_s: float, loader: LoaderTime, others: Sequence[OtherLoader]
+    windows: Sequence[Window],
+    lasted_s: float,
+    loader: LoaderTime,
+    others: Sequence[OtherLoader],
 ) -> Account:
     """Where the time of a training went.
 
@@ -154,12 +193,16 @@ def account_of_training(
         loader: What it took of them.
         others: What other DataLoaders took of them.
     """
-    in_loop_s = duration_s(windows) + sum(other.seconds for other in others) + loader.dropped_s
+    in_loop_s = (
+        duration_s(windows) + sum(other.seconds for other in others) + loader.dropped_s
+    )
     account = Account(
         step_s=sum(sum(window.step_s) for window in windows),
         making_s=0.0,
         sampler_s=sum(window.sampler_s for window in windows),
-        main_s=sum(window.receive_cpu_s or 0.0 for window in windows) if loader.workers else 0.0,
+        main_s=sum(window.receive_cpu_s or 0.0 for window in windows)
+        if loader.workers
+        else 0.0,
         starting_s=loader.starting_s,
         others=tuple(others),
         unseen_s=max(0.0, lasted_s - in_loop_s),

@@ -1,6 +1,8 @@
-"""Follows one DataLoader of a running program: times it, changes the settings, times them, keeps or leaves them.
+"""Follows one DataLoader of a running program: times it, changes the settings, times
+them, keeps or leaves them.
 
-All epochs of a loader, and all its iterators, share one tuner. Only the newest iterator is followed.
+All epochs of a loader, and all its iterators, share one tuner. Only the newest iterator
+is followed.
 """
 
 import time
@@ -21,7 +23,8 @@ from nws_sweep.records import Switch
 
 @dataclass(eq=False)
 class Tuner(LoaderState):
-    """Plans and notes the changes of the settings of one loader; its arguments are those of ``LoaderState``."""
+    """Plans and notes the changes of the settings of one loader; its arguments are
+    those of ``LoaderState``."""
 
     changes_settings: ClassVar[bool] = True
 
@@ -39,7 +42,11 @@ class Tuner(LoaderState):
         before, after = self.base, self.current
         if before.num_workers == after.num_workers:
             return []
-        lines = [seeding(tuple(self.own_generators))] if after.num_workers and self.own_generators else []
+        lines = (
+            [seeding(tuple(self.own_generators))]
+            if after.num_workers and self.own_generators
+            else []
+        )
         if not before.num_workers and self.draws_shuffle:
             lines.append(
                 "later epochs have a different order than without workers, since samples draw torch's random numbers"
@@ -55,9 +62,11 @@ class Tuner(LoaderState):
         return lines
 
     def plan(self, batch: int) -> Plan | None:
-        """Other settings, once enough has been timed of the current ones; it may decide for the current ones instead.
+        """Other settings, once enough has been timed of the current ones; it may decide
+        for the current ones instead.
 
-        ``batch`` is the number of batches of this epoch so far; 0 before an epoch begins.
+        ``batch`` is the number of batches of this epoch so far; 0 before an epoch
+        begins.
         """
         if self.tuning.is_decided or not self.may_change():
             return None
@@ -77,33 +86,46 @@ class Tuner(LoaderState):
         return plan
 
     def _next_plan(self, batch: int) -> Plan | None:
-        """What this process plans, or rank 0 has planned; None if too little is known yet."""
+        """What this process plans, or rank 0 has planned; None if too little is known
+        yet."""
         if self.others is not None and not self.leads:
             return self.others.next()
         if not self._has_timed(batch):
             return None
         plan = _plan_of(self, batch)
-        if self.others is None or plan.settings == self.current:  # ``decide`` informs the others
+        # ``decide`` informs the others
+        if self.others is None or plan.settings == self.current:
             return plan
-        if plan.epoch == self.epoch:  # ranks look at the end of each window: after two, all of them have
-            plan = replace(plan, batch=batch + 2 * self.trials[self.current].windows[-1].batches)
+        # ranks look at the end of each window: after two, all of them have
+        if plan.epoch == self.epoch:
+            plan = replace(
+                plan, batch=batch + 2 * self.trials[self.current].windows[-1].batches
+            )
         self.others.publish(plan)
         return plan
 
     def _has_timed(self, batch: int) -> bool:
-        """Whether the settings in use were timed long enough, and as earlier settings were if possible.
+        """Whether the settings in use were timed long enough, and as earlier settings
+        were if possible.
 
-        Notes their trial. A pace is not compared with whole epochs as long as a whole epoch may follow.
+        Notes their trial. A pace is not compared with whole epochs as long as a whole
+        epoch may follow.
         """
         latest = self.observation
         if latest is None:
             return False
-        is_enough = latest.is_long_enough if batch else latest.suffices and self.others is None
+        is_enough = (
+            latest.is_long_enough if batch else latest.suffices and self.others is None
+        )
         if is_enough:
             self.trials[latest.settings] = latest.trial(self.configuration, self.cpus)
         times = self.times
         measured = times.measured.get(self.current)
-        return is_enough and measured is not None and (measured.is_of_epochs or not times.is_mixed)
+        return (
+            is_enough
+            and measured is not None
+            and (measured.is_of_epochs or not times.is_mixed)
+        )
 
     def look_again(self, why: str) -> None:
         """The settings no longer fit: what was timed before no longer counts."""
@@ -115,34 +137,53 @@ class Tuner(LoaderState):
     def switched(self, plan: Plan, batch: int) -> None:
         """The settings have changed as planned, from ``batch`` on."""
         switch = Switch(plan.epoch, batch, self.current, plan.settings, plan.reason)
-        self.tuning = replace(self.tuning, after=plan.settings, switches=(*self.tuning.switches, switch))
+        self.tuning = replace(
+            self.tuning, after=plan.settings, switches=(*self.tuning.switches, switch)
+        )
         self._tell_consequences(f"from batch {batch} of epoch {plan.epoch} on")
 
     def reject(self, workers: int, why: str) -> None:
-        """Only ``workers`` of the planned workers can make batches: keeps these, or undoes the change."""
+        """Only ``workers`` of the planned workers can make batches: keeps these, or
+        undoes the change."""
         *earlier, latest = self.tuning.switches or [None]
-        before, wanted = latest.before if latest else self.base, self.current.num_workers
-        self.most_workers, is_more = max(workers, self.base.num_workers), workers > before.num_workers
+        before, wanted = (
+            latest.before if latest else self.base,
+            self.current.num_workers,
+        )
+        self.most_workers, is_more = (
+            max(workers, self.base.num_workers),
+            workers > before.num_workers,
+        )
         after = replace(self.current, num_workers=workers) if is_more else before
         kept = [replace(latest, after=after)] if latest and is_more else []
         self.tuning = replace(self.tuning, after=after, switches=(*earlier, *kept))
         if latest and not is_more:
-            self.decide(f"{workers} of {wanted} workers could make batches{f' ({why})' if why else ''}")
+            self.decide(
+                f"{workers} of {wanted} workers could make batches{f' ({why})' if why else ''}"
+            )
 
     def end_epoch(self, batches: int) -> None:
-        """An epoch has this many batches; of an iterable dataset it must not depend on num_workers."""
+        """An epoch has this many batches; of an iterable dataset it must not depend on
+        num_workers."""
         workers, workers_of_program = self.current.num_workers, self.base.num_workers
         if self.is_stream and workers == workers_of_program:
             self.usual_batches = batches
         if self.usual_batches is None:
             return
-        if why := epoch_length.difference(batches, workers, self.usual_batches, workers_of_program):
+        if why := epoch_length.difference(
+            batches, workers, self.usual_batches, workers_of_program
+        ):
             self.give_up(why)
 
     def give_up(self, reason: str) -> None:
-        """The settings are those of the program from now on, even if others were decided."""
+        """The settings are those of the program from now on, even if others were
+        decided."""
         self.waiting = None
-        self.trials = {settings: trial for settings, trial in self.trials.items() if settings == self.base}
+        self.trials = {
+            settings: trial
+            for settings, trial in self.trials.items()
+            if settings == self.base
+        }
         self.tuning = replace(self.tuning, after=self.base, is_decided=False)
         self.decide(reason)
 
@@ -158,12 +199,18 @@ class Tuner(LoaderState):
         reasons = [self.held] if self.held else []
         if self.switches:
             is_timed = self.current in self.times.measured
-            took = texts.since_the_start(self.times, self.switches[0].before, self.current)
+            took = texts.since_the_start(
+                self.times, self.switches[0].before, self.current
+            )
             reasons = [took if is_timed else self.switches[-1].reason]
-        self.decide("; ".join([*reasons, "training ended before more was timed"]), is_final=False)
+        self.decide(
+            "; ".join([*reasons, "training ended before more was timed"]),
+            is_final=False,
+        )
 
     def watch_on(self) -> None:
-        """From now on the clock around ``next`` says whether the settings still fit; ranks would have to agree."""
+        """From now on the clock around ``next`` says whether the settings still fit;
+        ranks would have to agree."""
         trial = self.trials.get(self.current)
         measured = at_the_pace_or_in_epochs(trial) if trial else None
         if measured is not None and not self.once and self.others is None:
@@ -172,23 +219,33 @@ class Tuner(LoaderState):
 
 
 def _plan_of(state: LoaderState, batch: int) -> Plan:
-    """Settings to try, or earlier ones that were measured to be better; those in use if they stay."""
+    """Settings to try, or earlier ones that were measured to be better; those in use if
+    they stay."""
     if reason := _reason_to_stay(state):
         return Plan(state.current, reason)
     if batch and state.changes_within_epochs:
         decision = decision_for(state, batch)
         if isinstance(decision, Try):
-            return Plan(decision.settings, texts.tried(state.times, state.current, decision), state.epoch)
+            return Plan(
+                decision.settings,
+                texts.tried(state.times, state.current, decision),
+                state.epoch,
+            )
     if workers_may_not_help(state):
         return _without_workers(state, batch)
     decision = decision_for(state)
     if isinstance(decision, Try):
-        return Plan(decision.settings, texts.tried(state.times, state.current, decision), state.epoch + 1)
+        return Plan(
+            decision.settings,
+            texts.tried(state.times, state.current, decision),
+            state.epoch + 1,
+        )
     return _as_measured(state, decision, batch)
 
 
 def decision_for(state: LoaderState, batch: int = 0) -> Try | Keep:
-    """What ``decide`` decides for the batches after this one of the epoch, or for another epoch."""
+    """What ``decide`` decides for the batches after this one of the epoch, or for
+    another epoch."""
     situation = situation_of(state, batch)
     if situation is None:
         return Keep(state.current, "the costs of too few batches are known")
@@ -197,9 +254,13 @@ def decision_for(state: LoaderState, batch: int = 0) -> Try | Keep:
 
 def _reason_to_stay(state: LoaderState) -> str:
     """Why nothing else is tried, whatever is predicted; empty if something may be."""
-    if any(switch.before == state.current for switch in state.switches):  # they were left, and are in use again
+    # they were left, and are in use again
+    if any(switch.before == state.current for switch in state.switches):
         return state.switches[-1].reason
-    if state.distributes_among is not None and state.current.num_workers >= state.distributes_among:
+    if (
+        state.distributes_among is not None
+        and state.current.num_workers >= state.distributes_among
+    ):
         return f"{texts.now(state.times, state.current)}; {texts.REPEATED}"
     return ""
 
@@ -207,7 +268,9 @@ def _reason_to_stay(state: LoaderState) -> str:
 def _without_workers(state: LoaderState, batch: int) -> Plan:
     settings = state.base.with_workers(0)
     took = texts.took(state.times, state.current, beside=settings)
-    return Plan(settings, f"{took}; its transfer is expensive", state.epoch_of(settings, batch))
+    return Plan(
+        settings, f"{took}; its transfer is expensive", state.epoch_of(settings, batch)
+    )
 
 
 def _as_measured(state: LoaderState, decision: Keep, batch: int) -> Plan:
@@ -216,6 +279,13 @@ def _as_measured(state: LoaderState, decision: Keep, batch: int) -> Plan:
         reason = texts.returned(state.times, state.current, decision.settings)
         return Plan(decision.settings, reason, state.epoch_of(decision.settings, batch))
     if state.switches:
-        return Plan(state.current, texts.since_the_start(state.times, state.switches[0].before, state.current))
-    why = f"other settings were not tried: {decision.refusal}" if decision.refusal else texts.NO_GAIN
+        return Plan(
+            state.current,
+            texts.since_the_start(state.times, state.switches[0].before, state.current),
+        )
+    why = (
+        f"other settings were not tried: {decision.refusal}"
+        if decision.refusal
+        else texts.NO_GAIN
+    )
     return Plan(state.current, f"{texts.now(state.times, state.current)}; {why}")

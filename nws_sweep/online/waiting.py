@@ -1,4 +1,5 @@
-"""Says when settings that were decided no longer fit: training waits more than before, or the workers are idle.
+"""Says when settings that were decided no longer fit: training waits more than before,
+or the workers are idle.
 
 Only the clock around ``next`` is read. Pure.
 """
@@ -11,8 +12,12 @@ from nws_sweep import units
 from nws_sweep.model import choice
 
 _PERIOD_S = 30.0  # a change must last this long
-_PARTS = 3  # of the period, in each of which it must show, without its longest wait, against which no workers help
-_MARGIN = 0.1  # share of the time by which waiting has increased, or for which half of the workers would be idle
+# of the period, in each of which it must show, without its longest wait, against
+# which no workers help
+_PARTS = 3
+# share of the time by which waiting has increased, or for which half of the workers
+# would be idle
+_MARGIN = 0.1
 _BETWEEN_S = 600.0  # from one decision to the next
 
 
@@ -39,28 +44,47 @@ class Waiting:
         """An epoch begins; the time between two epochs belongs to neither."""
         self._begin_part(None)
 
-    def note(self, asked_s: float, given_s: float, busy: Callable[[], float], waited_s: float = math.inf) -> str:
-        """A batch was requested and received; returns why the settings should be reconsidered, empty if they fit.
+    def note(
+        self,
+        asked_s: float,
+        given_s: float,
+        busy: Callable[[], float],
+        waited_s: float = math.inf,
+    ) -> str:
+        """A batch was requested and received; returns why the settings should be
+        reconsidered, empty if they fit.
 
         Args:
             asked_s: Moment, s.
             given_s: Moment, s.
-            busy: Gives the share of their time in which the workers made batches since the last call.
+            busy: Gives the share of their time in which the workers made batches since
+                the last call.
             waited_s: For how long an accelerator has been idle until ``given_s``.
         """
         if self._began_s is None:
             self._begin_part(given_s)
             return ""
         wait_s = min(waited_s, given_s - asked_s)
-        self._waited_s, self._longest_s = self._waited_s + wait_s, max(self._longest_s, wait_s)
+        self._waited_s, self._longest_s = (
+            self._waited_s + wait_s,
+            max(self._longest_s, wait_s),
+        )
         part_s = given_s - self._began_s
         has_ended = part_s >= _PERIOD_S / _PARTS
-        return self._end_part(given_s, part_s - self._longest_s, busy()) if has_ended else ""
+        return (
+            self._end_part(given_s, part_s - self._longest_s, busy())
+            if has_ended
+            else ""
+        )
 
     def _end_part(self, now_s: float, lasted_s: float, busy: float) -> str:
         share = (self._waited_s - self._longest_s) / lasted_s if lasted_s > 0 else 0.0
         self._more = self._more + 1 if share >= self.chosen + _MARGIN else 0
-        is_idle = share <= choice.PROMISING and self.num_workers > 1 and 2 * busy <= 1 - _MARGIN
+        is_idle = (
+            share <= choice.PROMISING
+            and self.num_workers > 1
+            and 2 * busy <= 1 - _MARGIN
+        )
         self._idle = self._idle + 1 if is_idle else 0
         self._begin_part(now_s)
         if now_s - self.decided_s < _BETWEEN_S or max(self._more, self._idle) < _PARTS:

@@ -17,17 +17,21 @@ from nws_sweep.online.tuner import Tuner, decision_for
 from nws_sweep.records import Account, Part, Trial
 from nws_sweep.system import accelerator
 
-_STARTS = 8  # of workers, for fewer batches than can be timed, after which more would not change what is known
+# of workers, for fewer batches than can be timed, after which more would not change
+# what is known
+_STARTS = 8
 
 
 @dataclass(eq=False)
 class Watcher(Tuner):
-    """Follows a loader until its next epoch begins, at most for a minute, or until training ends."""
+    """Follows a loader until its next epoch begins, at most for a minute, or until
+    training ends."""
 
     changes_settings = False
 
     def plan(self, batch: int) -> Plan | None:
-        """Never other settings; says what was found once a long epoch has lasted a minute, or the next one begins."""
+        """Never other settings; says what was found once a long epoch has lasted a
+        minute, or the next one begins."""
         latest = self.observation
         if latest is None or not self.may_change():
             return None
@@ -37,22 +41,32 @@ class Watcher(Tuner):
 
     @property
     def _is_restarted(self) -> bool:
-        """Whether workers were started again and again, each time for fewer batches than their queue has room for."""
+        """Whether workers were started again and again, each time for fewer batches
+        than their queue has room for."""
         starts = self.time.starts
         return starts >= _STARTS and self.batches < starts * self.current.queued_batches
 
     def end_epoch(self, batches: int) -> None:
-        """Says what was found if no other loaders are seen: nothing between two epochs is known then."""
+        """Says what was found if no other loaders are seen: nothing between two epochs
+        is known then."""
         latest = self.observation
-        if latest is not None and self.may_change() and _has_epoch(latest) and not self.sees_others:
+        if (
+            latest is not None
+            and self.may_change()
+            and _has_epoch(latest)
+            and not self.sees_others
+        ):
             self._conclude(time.perf_counter())
 
     def end(self) -> None:
-        """Says what was found; what followed the last batch of any loader is no part of an epoch."""
+        """Says what was found; what followed the last batch of any loader is no part of
+        an epoch."""
         if self.observation is not None:
             ended_s = self.loader_clock.latest_s
             spent_s = self.loader_clock.others_and_calls_s(self.time)
-            self.observation.leave_epoch(Moment(ended_s, time.process_time(), 0.0, 0.0, 0.0, *spent_s))
+            self.observation.leave_epoch(
+                Moment(ended_s, time.process_time(), 0.0, 0.0, 0.0, *spent_s)
+            )
             self._conclude(ended_s)
 
     def _conclude(self, until_s: float) -> None:
@@ -61,30 +75,48 @@ class Watcher(Tuner):
         trial = self.observation.trial(self.configuration, self.cpus)
         account = self._account(self.observation, until_s)
         if trial.measurement is not None:
-            trial = replace(trial, measurement=replace(trial.measurement, account=account))
+            trial = replace(
+                trial, measurement=replace(trial.measurement, account=account)
+            )
         self.trials[self.current] = trial
         reason = self._reason(trial)
         lines = accounts.table(account, self.current.num_workers) if account else []
         self.decide("\n  ".join([reason, *lines]))
 
     def _reason_not_to_know(self) -> str:
-        """Why the waits of the loader are not those of the training; empty if they are."""
+        """Why the waits of the loader are not those of the training; empty if they
+        are."""
         device = accelerator.in_use()
         if device and device_clock.of_training() is None:
             return f"since the step may still run on {device} when the next batch is requested"
-        return "" if self.loader_clock.is_of_main_thread else "since another thread than the main one takes the batches"
+        return (
+            ""
+            if self.loader_clock.is_of_main_thread
+            else "since another thread than the main one takes the batches"
+        )
 
     def _account(self, observation: TrainingTrial, until_s: float) -> Account | None:
-        """Where the time went until this moment on the clock of the windows; None if it is unknown."""
+        """Where the time went until this moment on the clock of the windows; None if it
+        is unknown."""
         windows = observation.windows
         if not windows or self._reason_not_to_know():
             return None
-        lasted_s = max(0.0, until_s - windows[0].began_s - observation.batches.watching_s)
-        return account_of_training(windows, lasted_s, self.time, self.loader_clock.since(self.others_before, self.time))
+        lasted_s = max(
+            0.0, until_s - windows[0].began_s - observation.batches.watching_s
+        )
+        return account_of_training(
+            windows,
+            lasted_s,
+            self.time,
+            self.loader_clock.since(self.others_before, self.time),
+        )
 
     def _reason(self, trial: Trial) -> str:
         """What was found, in a sentence."""
-        account, measured = accounts.account_of(trial), self.times.measured.get(self.current)
+        account, measured = (
+            accounts.account_of(trial),
+            self.times.measured.get(self.current),
+        )
         part = accounts.to_change(account, self.current) if account else None
         if account is not None and part is Part.STARTING and self._is_restarted:
             return accounts.remedy_of_starts(account, self.time.starts, self.batches)
@@ -106,7 +138,8 @@ class Watcher(Tuner):
         return f"{times.unit} takes {times.text(measured.batch_s)} with num_workers={self.current.num_workers}"
 
     def _instead(self, trial: Trial, measured: Measured) -> str:
-        """What holds the workers back, or what other settings are predicted to bring."""
+        """What holds the workers back, or what other settings are predicted to
+        bring."""
         uneven = advice.uneven_workers(trial) if self.is_stream else ""
         # A prediction would have each worker make as much as the others.
         text = uneven or self._predicted(measured)
@@ -122,8 +155,15 @@ class Watcher(Tuner):
             return decision.refusal or texts.NO_GAIN
         ratio = decision.predicted_s / decision.current_s
         waiting = units.share(max(0.0, 1 - (1 - measured.waiting_share) / ratio))
-        settings, predicted = texts.named(decision.settings, self.current), times.text(measured.batch_s * ratio)
-        order = "" if decision.settings.in_order == self.current.in_order else "; batches come in another order then"
+        settings, predicted = (
+            texts.named(decision.settings, self.current),
+            times.text(measured.batch_s * ratio),
+        )
+        order = (
+            ""
+            if decision.settings.in_order == self.current.in_order
+            else "; batches come in another order then"
+        )
         return f"predicted with {settings}: waiting {waiting}, {times.unit} {predicted}{order}"
 
 
@@ -132,9 +172,14 @@ def _has_epoch(observation: TrainingTrial) -> bool:
 
 
 def _dearest(trial: Trial) -> str:
-    """The stage of a sample that takes most of a worker's time; empty if no calls were timed."""
+    """The stage of a sample that takes most of a worker's time; empty if no calls were
+    timed."""
     stages = stage_costs([trial], trial.settings.batch_size or 1, trial.num_workers)
     if not stages:
         return ""
-    remedy = ", which fewer and larger tensors make cheaper" if stages[0].name == COPY else ""
+    remedy = (
+        ", which fewer and larger tensors make cheaper"
+        if stages[0].name == COPY
+        else ""
+    )
     return f"; slowest stage of a sample: {stages[0].name} ({units.share(stages[0].share)}{remedy})"

@@ -1,4 +1,5 @@
-"""What the workers of a pool report to the main process: that they can make batches, and what each batch costs."""
+"""What the workers of a pool report to the main process: that they can make batches,
+and what each batch costs."""
 
 import contextlib
 from collections.abc import Callable
@@ -20,14 +21,17 @@ STARTING, READY, FAILED = range(3)
 class WorkerStates:
     """One state of each worker, in shared memory.
 
-    A worker of a map-style dataset is ready after ``worker_init_fn``; one of an iterable dataset after its first batch,
-    since only then it is known whether it has samples. It has failed if it has none, or if ``worker_init_fn`` or, with
-    an iterable dataset, its first batch raised an exception, and the first one if the rehearsal did.
+    A worker of a map-style dataset is ready after ``worker_init_fn``; one of an
+    iterable dataset after its first batch, since only then it is known whether it has
+    samples. It has failed if it has none, or if ``worker_init_fn`` or, with an iterable
+    dataset, its first batch raised an exception, and the first one if the rehearsal
+    did.
     """
 
     def __init__(self, num_workers: int) -> None:
         self._states = RawArray("b", num_workers)
-        # 1 if the dataset has read ``get_worker_info().num_workers``; one that has not cannot distribute its samples.
+        # 1 if the dataset has read ``get_worker_info().num_workers``; one that has
+        # not cannot distribute its samples.
         self.number_asked = RawArray("b", 1)
         self._error = RawArray("c", LONGEST_LINE)
 
@@ -36,7 +40,9 @@ class WorkerStates:
         if self._states[worker] != STARTING:
             return
         if error is not None and not isinstance(error, StopIteration):
-            self._error.value = one_line(f"{type(error).__name__}: {error}").encode()[: LONGEST_LINE - 1]
+            self._error.value = one_line(f"{type(error).__name__}: {error}").encode()[
+                : LONGEST_LINE - 1
+            ]
         self._states[worker] = state
 
     @property
@@ -53,8 +59,9 @@ class WorkerStates:
 class WorkerProbe:
     """A ``worker_init_fn`` that times the batches of the worker, and reports its state.
 
-    In a program without workers, samples or ``collate_fn`` may use what a worker cannot, such as an accelerator, or
-    make what cannot be sent, such as a tensor with a history. So the first worker first makes a batch that is not used.
+    In a program without workers, samples or ``collate_fn`` may use what a worker
+    cannot, such as an accelerator, or make what cannot be sent, such as a tensor with a
+    history. So the first worker first makes a batch that is not used.
 
     Attributes:
         timer: Of the pool.
@@ -75,7 +82,8 @@ class WorkerProbe:
     is_first: bool = False
 
     def __call__(self, worker_id: int) -> None:
-        """Runs in the worker before its first batch. The dataset, which user code sees, is not changed.
+        """Runs in the worker before its first batch. The dataset, which user code sees,
+        is not changed.
 
         If a part of this class fails, the worker still makes batches.
         """
@@ -86,7 +94,9 @@ class WorkerProbe:
             with contextlib.suppress(Exception):
                 processes.drop_signal_handlers()
         if self.user_function is not None:
-            self.timer.initialise(self._telling(self.user_function, worker_id, STARTING), worker_id)
+            self.timer.initialise(
+                self._telling(self.user_function, worker_id, STARTING), worker_id
+            )
         if self.rehearse is not None and not worker_id:
             try:
                 ForkingPickler.dumps(self.rehearse())  # as the queue does
@@ -104,10 +114,13 @@ class WorkerProbe:
             self.states.set(worker_id, READY)
             return
         _, fetcher = torch_internals.fetchers()
-        fetcher.__init__ = self._telling(fetcher.__init__, worker_id, STARTING)  # calls ``iter(dataset)``
+        # calls ``iter(dataset)``
+        fetcher.__init__ = self._telling(fetcher.__init__, worker_id, STARTING)
         fetcher.fetch = self._telling(fetcher.fetch, worker_id, READY)
 
-    def _telling(self, step: Callable[..., Any], worker_id: int, state: int) -> Callable[..., Any]:
+    def _telling(
+        self, step: Callable[..., Any], worker_id: int, state: int
+    ) -> Callable[..., Any]:
         """A step of the worker, which then reports the state, or its exception."""
 
         def telling(*arguments: Any) -> Any:
@@ -123,7 +136,8 @@ class WorkerProbe:
 
 
 def _notice_number(states: WorkerStates) -> None:
-    """Gives the object of ``get_worker_info`` a class that notices reads of ``num_workers``."""
+    """Gives the object of ``get_worker_info`` a class that notices reads of
+    ``num_workers``."""
     info = get_worker_info()
 
     class Noticing(type(info)):  # type: ignore[misc]

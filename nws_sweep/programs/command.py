@@ -1,4 +1,5 @@
-"""``nws-sweep autotune``, ``explain``, ``search`` and ``watch``: an unchanged program, with a hook."""
+"""``nws-sweep autotune``, ``explain``, ``search`` and ``watch``: an unchanged program,
+with a hook."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -31,7 +32,8 @@ _print = printer_for(True)  # on standard error
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs a command of ``programs.COMMANDS``; exceptions and the exit status of the program leave it as exceptions.
+    """Runs a command of ``programs.COMMANDS``; exceptions and the exit status of the
+    program leave it as exceptions.
 
     A search that has not begun is an error, though the program has ended without one.
 
@@ -42,7 +44,9 @@ def run(arguments: Sequence[str]) -> int:
         options = parser_of(arguments[0]).parse_args(arguments[1:])
         if not options.program:
             name = arguments[0]
-            raise ConfigurationError(f"{name}: name a program, as in nws-sweep {name} train.py ARGUMENTS")
+            raise ConfigurationError(
+                f"{name}: name a program, as in nws-sweep {name} train.py ARGUMENTS"
+            )
         program_of = script.of_module if options.module else script.of_file
         program = program_of(options.program[0])
         hook = _hook(arguments[0], options)
@@ -64,17 +68,28 @@ def run(arguments: Sequence[str]) -> int:
 
 def parser_of(command: str) -> OptionParser:
     """Makes the parser of a command of ``programs.COMMANDS``."""
-    parser = OptionParser(f"nws-sweep {command}", description=_ABOUT[command], allow_abbrev=False)
+    parser = OptionParser(
+        f"nws-sweep {command}", description=_ABOUT[command], allow_abbrev=False
+    )
     parser.add_argument(
         "--loader", type=_loader, metavar="NUMBER|CLASS",
         help="which DataLoader: its number in the order of first iteration, or the class of its dataset (default: the "
         "training DataLoader, with random order and gradients enabled)",
     )  # fmt: skip
     for name, keywords in _OPTIONS[command].items():
-        parser.add_argument(f"--{name.removesuffix('_s').replace('_', '-')}", dest=name, **keywords)
-    parser.add_argument("-m", dest="module", action="store_true", help="the program is a module, as for python -m")
+        parser.add_argument(
+            f"--{name.removesuffix('_s').replace('_', '-')}", dest=name, **keywords
+        )
+    parser.add_argument(
+        "-m",
+        dest="module",
+        action="store_true",
+        help="the program is a module, as for python -m",
+    )
     usage = "train.py or, after -m, a module; then its arguments"
-    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM ...", help=usage)
+    parser.add_argument(
+        "program", nargs=argparse.REMAINDER, metavar="PROGRAM ...", help=usage
+    )
     return parser
 
 
@@ -95,18 +110,40 @@ def _seconds(text: str) -> float:
     return value
 
 
-_MOST: Mapping[str, Any] = {"type": int, "metavar": "N", "help": "maximum number of workers"}
+_MOST: Mapping[str, Any] = {
+    "type": int,
+    "metavar": "N",
+    "help": "maximum number of workers",
+}
 _OF_SEARCH: Mapping[str, Mapping[str, Any]] = {
-    "num_workers": {"type": _numbers, "metavar": "LIST", "help": "the candidates, such as 0,4,8 or 0..16"},
+    "num_workers": {
+        "type": _numbers,
+        "metavar": "LIST",
+        "help": "the candidates, such as 0,4,8 or 0..16",
+    },
     "max_workers": _MOST,
-    "training_step": {"type": _seconds, "metavar": "SECONDS", "help": "of a step, per batch (default: none)"},
-    "time_limit_s": {"type": _seconds, "metavar": "SECONDS", "help": "of the search (default: 60)"},
+    "training_step": {
+        "type": _seconds,
+        "metavar": "SECONDS",
+        "help": "of a step, per batch (default: none)",
+    },
+    "time_limit_s": {
+        "type": _seconds,
+        "metavar": "SECONDS",
+        "help": "of the search (default: 60)",
+    },
 }
 _OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "autotune": {
         "max_workers": _MOST,
-        "reuse": {"type": not_empty, "help": "begin with an earlier answer: fresh (default), always or never"},
-        "once": {"action": "store_true", "help": "decide once, even if the settings no longer fit later"},
+        "reuse": {
+            "type": not_empty,
+            "help": "begin with an earlier answer: fresh (default), always or never",
+        },
+        "once": {
+            "action": "store_true",
+            "help": "decide once, even if the settings no longer fit later",
+        },
     },
     "explain": _OF_SEARCH,
     "search": _OF_SEARCH,
@@ -120,14 +157,21 @@ def _hook(command: str, options: argparse.Namespace) -> ProgramHook:
         value = getattr(options, name)
         if value is not None:
             keywords[name] = value
-    reporting = Reporting(announce=_announce, warn=_announce, progress=None, option="--loader ")
+    reporting = Reporting(
+        announce=_announce, warn=_announce, progress=None, option="--loader "
+    )
     if command not in {"explain", "search"}:
-        return TuningHook(reporting, options.loader, watches=command == "watch", **keywords)
+        return TuningHook(
+            reporting, options.loader, watches=command == "watch", **keywords
+        )
     program = options.program[0]
     name = program.rpartition(".")[2] if options.module else Path(program).stem
-    output = storage.output_folder().absolute()  # the program may change the working folder
+    # the program may change the working folder
+    output = storage.output_folder().absolute()
     keep = partial(_keep, output=output, name=name, explains=command == "explain")
-    return SearchHook(replace(reporting, keep=keep), options.loader, reuse="never", **keywords)
+    return SearchHook(
+        replace(reporting, keep=keep), options.loader, reuse="never", **keywords
+    )
 
 
 def _announce(line: str) -> None:
@@ -136,7 +180,8 @@ def _announce(line: str) -> None:
 
 
 def _keep(record: SearchRecord, output: Path, name: str, *, explains: bool) -> int:
-    """Writes the files of a search and its report, and prints its table or, if it ``explains``, the table of stages.
+    """Writes the files of a search and its report, and prints its table or, if it
+    ``explains``, the table of stages.
 
     Returns the exit status: 1 if a candidate failed, or no calls were timed.
     """

@@ -1,8 +1,10 @@
-"""Hooks: what the iterators of a program's DataLoaders do, and which DataLoader is the training DataLoader.
+"""Hooks: what the iterators of a program's DataLoaders do, and which DataLoader is the
+training DataLoader.
 
-DataLoaders are numbered from 1 in the order in which the program first iterates over them. The selected one was chosen
-by its number or by the name of its dataset's class; else it is the training DataLoader, which is iterated with
-gradients enabled, in random order or over an iterable dataset.
+DataLoaders are numbered from 1 in the order in which the program first iterates over
+them. The selected one was chosen by its number or by the name of its dataset's class;
+else it is the training DataLoader, which is iterated with gradients enabled, in random
+order or over an iterable dataset.
 """
 
 import contextlib
@@ -15,7 +17,9 @@ from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.records import SearchRecord, ranges
 from nws_sweep.report.progress import Print, Progress
 
-Wanted = int | str | None  # the number of a DataLoader, the class of its dataset, or None for the training DataLoader
+# the number of a DataLoader, the class of its dataset, or None for the training
+# DataLoader
+Wanted = int | str | None
 _NOT_FOLLOWED = "loaders of other libraries, such as fastai's, and processes that the program starts are not followed"
 
 
@@ -28,8 +32,9 @@ class Reporting:
         warn: Called with a line about a failure.
         progress: As for ``nws_sweep.search``.
         option: The option that selects another DataLoader, without its number.
-        keep: Called with what was found, which was printed already; its errors are those of the search, and what it
-            returns is the exit status of a program that is searched.
+        keep: Called with what was found, which was printed already; its errors are
+            those of the search, and what it returns is the exit status of a program
+            that is searched.
     """
 
     announce: Print
@@ -40,18 +45,21 @@ class Reporting:
 
 
 class SearchEnded(SystemExit):
-    """Ends a program whose DataLoader was searched; the code is 0, 1 if the search or a candidate failed, or 130."""
+    """Ends a program whose DataLoader was searched; the code is 0, 1 if the search or a
+    candidate failed, or 130."""
 
 
 class ProgramHook:
-    """Replaces the iterators of all DataLoaders from ``start`` to ``end``; subclasses say by what.
+    """Replaces the iterators of all DataLoaders from ``start`` to ``end``; subclasses
+    say by what.
 
     Args:
         reporting: How it reports.
         loader: The selected DataLoader.
 
     Attributes:
-        ending: What ends the program; None unless a loader was searched. The program may catch it.
+        ending: What ends the program; None unless a loader was searched. The program
+            may catch it.
 
     Raises:
         ConfigurationError: If the DataLoader is named by neither a number nor a class.
@@ -65,7 +73,8 @@ class ProgramHook:
             raise ConfigurationError(f"loader={loader!r}: must be {allowed}")
         self._reporting, self._wanted = reporting, loader
         self._restore: Callable[[], None] = lambda: None
-        self._process: int | None = os.getpid()  # None if it has ended, or is not possible
+        # None if it has ended, or is not possible
+        self._process: int | None = os.getpid()
         self.ending: SearchEnded | None = None
 
     @property
@@ -80,7 +89,8 @@ class ProgramHook:
         self._restore = wrap_iterators(self._get_iterator)
 
     def end(self, program: str) -> None:
-        """Restores the iterators, and says what was found in the program, which has ended. Once, in no forked process.
+        """Restores the iterators, and says what was found in the program, which has
+        ended. Once, in no forked process.
 
         A failure is a line: it must not change how the program ends.
         """
@@ -97,13 +107,15 @@ class ProgramHook:
     def _get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
         from nws_sweep.online.loader_clock import loader_clock_of_thread
 
-        # Pools of a tuned DataLoader, and DataLoaders in a dataset, make batches of another DataLoader.
+        # Pools of a tuned DataLoader, and DataLoaders in a dataset, make batches of
+        # another DataLoader.
         if os.getpid() != self._process or loader_clock_of_thread().is_inside:
             return original(loader)
         return self.get_iterator(original, loader)
 
     def get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
-        """Returns the iterator of a DataLoader, in place of what DataLoader's ``original`` method returns."""
+        """Returns the iterator of a DataLoader, in place of what DataLoader's
+        ``original`` method returns."""
         raise NotImplementedError
 
     def conclude(self, program: str) -> None:
@@ -111,7 +123,9 @@ class ProgramHook:
         raise NotImplementedError
 
     def _say_that_none_was_seen(self, program: str) -> None:
-        nothing = f"{program} ended without iterating over a torch DataLoader in this process"
+        nothing = (
+            f"{program} ended without iterating over a torch DataLoader in this process"
+        )
         self._reporting.announce(f"{nothing} ({_NOT_FOLLOWED})")
 
     def _is_wanted(self, number: int, dataset_class: str) -> bool:

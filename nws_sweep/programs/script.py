@@ -1,4 +1,5 @@
-"""Runs a program in this process as ``python`` does, with a hook that begins when the program has imported torch."""
+"""Runs a program in this process as ``python`` does, with a hook that begins when the
+program has imported torch."""
 
 import builtins
 import importlib.abc
@@ -33,7 +34,8 @@ class Program:
     import_folder: str
 
     def run(self, arguments: Sequence[str]) -> None:
-        """Runs the program; its exceptions leave the traceback without the frames of this package."""
+        """Runs the program; its exceptions leave the traceback without the frames of
+        this package."""
         sys.argv[:] = [self.first_argument, *arguments]
         _put_on_path(self.import_folder)
         sys.modules["__main__"] = self.module
@@ -47,17 +49,23 @@ class Program:
 def of_file(path: str) -> Program:
     """The program in a file. ConfigurationError if there is none."""
     if not Path(path).is_file():
-        raise ConfigurationError(f"{path}: no such file; expected a program, such as train.py, or -m MODULE")
+        raise ConfigurationError(
+            f"{path}: no such file; expected a program, such as train.py, or -m MODULE"
+        )
     file = str(Path(path).absolute())
     loader = importlib.machinery.SourceFileLoader("__main__", file)
     module = ModuleType("__main__")
     vars(module).update(__file__=file, __loader__=loader, __builtins__=builtins)
-    code = _compiled(path, lambda: loader.source_to_code(loader.get_data(file), file))  # leaves no __pycache__
-    return Program(Path(path).name, code, module, path, str(Path(path).resolve().parent))
+    # leaves no __pycache__
+    code = _compiled(path, lambda: loader.source_to_code(loader.get_data(file), file))
+    return Program(
+        Path(path).name, code, module, path, str(Path(path).resolve().parent)
+    )
 
 
 def of_module(name: str) -> Program:
-    """The program in a module, or in ``__main__`` of a package. ConfigurationError if there is none."""
+    """The program in a module, or in ``__main__`` of a package. ConfigurationError if
+    there is none."""
     folder, spec = str(Path.cwd()), None
     _put_on_path(folder)
     try:
@@ -67,13 +75,27 @@ def of_module(name: str) -> Program:
     except (ImportError, ValueError) as error:  # of a package that contains it, too
         missing = getattr(error, "name", None) or name
         if not f"{name}.".startswith(f"{missing}."):
-            raise ConfigurationError(one_line(f"-m {name}: {type(error).__name__}: {error}")) from error
-    if spec is None or spec.origin is None or not isinstance(spec.loader, importlib.abc.InspectLoader):
-        raise ConfigurationError(f"-m {name}: no such module, or a package without __main__")
+            raise ConfigurationError(
+                one_line(f"-m {name}: {type(error).__name__}: {error}")
+            ) from error
+    if (
+        spec is None
+        or spec.origin is None
+        or not isinstance(spec.loader, importlib.abc.InspectLoader)
+    ):
+        raise ConfigurationError(
+            f"-m {name}: no such module, or a package without __main__"
+        )
     module = importlib.util.module_from_spec(spec)
     vars(module).update(__name__="__main__", __builtins__=builtins)
     loader, full_name = spec.loader, spec.name
-    return Program(name, _compiled(name, lambda: loader.get_code(full_name)), module, spec.origin, folder)
+    return Program(
+        name,
+        _compiled(name, lambda: loader.get_code(full_name)),
+        module,
+        spec.origin,
+        folder,
+    )
 
 
 def _put_on_path(folder: str) -> None:
@@ -86,14 +108,17 @@ def _compiled(name: str, compile_it: Callable[[], CodeType | None]) -> CodeType:
     try:
         code = compile_it()
     except (SyntaxError, ValueError, OSError, ImportError) as error:
-        raise ConfigurationError(one_line(f"{name}: {type(error).__name__}: {error}")) from error
+        raise ConfigurationError(
+            one_line(f"{name}: {type(error).__name__}: {error}")
+        ) from error
     if code is None:
         raise ConfigurationError(f"{name}: has no code")
     return code
 
 
 def after_torch(begin: Callable[[], None]) -> None:
-    """Calls a function when torch has been imported, which a program may prepare by variables of its environment."""
+    """Calls a function when torch has been imported, which a program may prepare by
+    variables of its environment."""
     if "torch" in sys.modules:
         begin()
     else:
@@ -106,7 +131,9 @@ class _TorchFinder(importlib.abc.MetaPathFinder):
 
     begin: Callable[[], None]
 
-    def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> Any:
+    def find_spec(
+        self, fullname: str, path: Any, target: ModuleType | None = None
+    ) -> Any:
         """The module's own spec, whose loader calls the function."""
         if fullname != "torch":
             return None
@@ -114,7 +141,8 @@ class _TorchFinder(importlib.abc.MetaPathFinder):
         try:
             spec = importlib.util.find_spec(fullname)
         finally:
-            sys.meta_path.insert(0, self)  # a program may look for torch before it imports torch
+            # a program may look for torch before it imports torch
+            sys.meta_path.insert(0, self)
         if spec is None or spec.loader is None:
             return spec
         execute = spec.loader.exec_module
@@ -129,7 +157,9 @@ class _TorchFinder(importlib.abc.MetaPathFinder):
         return spec
 
 
-def _frames_since(main: dict[str, Any], frames: TracebackType | None) -> TracebackType | None:
+def _frames_since(
+    main: dict[str, Any], frames: TracebackType | None
+) -> TracebackType | None:
     """The traceback from the first frame of a module on."""
     while frames is not None and frames.tb_frame.f_globals is not main:
         frames = frames.tb_next
@@ -137,10 +167,15 @@ def _frames_since(main: dict[str, Any], frames: TracebackType | None) -> Traceba
 
 
 def _show_only(error: BaseException, frames: TracebackType | None) -> None:
-    """Makes the interpreter, which reports the exception in its own way, show only these frames."""
+    """Makes the interpreter, which reports the exception in its own way, show only
+    these frames."""
     show = sys.excepthook
 
-    def show_frames(kind: type[BaseException], raised: BaseException, all_frames: TracebackType | None) -> None:
+    def show_frames(
+        kind: type[BaseException],
+        raised: BaseException,
+        all_frames: TracebackType | None,
+    ) -> None:
         if raised is error and frames is not None:
             raised, all_frames = raised.with_traceback(frames), frames
         show(kind, raised, all_frames)

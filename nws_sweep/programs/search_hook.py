@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from nws_sweep.config.schema import RANGES, require
 from nws_sweep.errors import INTERRUPTED, UnpicklableError, one_line
-from nws_sweep.programs.program_hook import ProgramHook, Reporting, SearchEnded, Wanted, name_of
+from nws_sweep.programs.program_hook import (
+    ProgramHook,
+    Reporting,
+    SearchEnded,
+    Wanted,
+    name_of,
+)
 from nws_sweep.programs.reports import RANKS, is_first_rank
 from nws_sweep.system import platforms, streams, torch_internals
 from nws_sweep.trials import forking, rank0, trial_process
@@ -24,7 +30,8 @@ _INSTEAD_OF_A_PICKLE = (
 
 
 class _EndingIterator:
-    """Ends the program at the first batch: an error in ``iter`` would reach frameworks where they cannot clean up."""
+    """Ends the program at the first batch: an error in ``iter`` would reach frameworks
+    where they cannot clean up."""
 
     _finished = False  # torchdata's StatefulDataLoader asks for it
 
@@ -38,8 +45,10 @@ class _EndingIterator:
     def __next__(self) -> NoReturn:
         from nws_sweep.dataloading.loaders import leave_out_iterators
 
-        leave_out_iterators(self._loader)  # this one, which cannot be pickled, if the loader's class keeps it
-        torch_internals.forget_iterator(self._loader)  # one with persistent workers keeps it
+        # this one, which cannot be pickled, if the loader's class keeps it
+        leave_out_iterators(self._loader)
+        # one with persistent workers keeps it
+        torch_internals.forget_iterator(self._loader)
         self._hook.end_program(self._loader)
 
     def _reset(self, loader: Any) -> None:
@@ -58,18 +67,21 @@ class SearchHook(ProgramHook):
     def __init__(self, reporting: Reporting, loader: Wanted, **options: Any) -> None:
         super().__init__(reporting, loader)
         platforms.require("searching")
-        for name in options.keys() & RANGES.keys():  # the training step is checked by the search
+        # the training step is checked by the search
+        for name in options.keys() & RANGES.keys():
             require(name, options[name])
         self._options = options
         self._made_in = os.getpid()
         self._loaders: list[weakref.ref[Any]] = []  # in the order of first iteration
-        self._has_all_ranks = any(name in os.environ for name in RANKS)  # a launcher has started them with a hook each
+        # a launcher has started them with a hook each
+        self._has_all_ranks = any(name in os.environ for name in RANKS)
 
     @property
     def status(self) -> int:
         """The exit status of the search; 1 if nothing was searched.
 
-        It is 0 in a process that the program has forked, and in other ranks: torchrun would end the first rank.
+        It is 0 in a process that the program has forked, and in other ranks: torchrun
+        would end the first rank.
         """
         if self.ending is not None:
             return int(self.ending.code or 0)
@@ -82,12 +94,15 @@ class SearchHook(ProgramHook):
         return _EndingIterator(self, loader)
 
     def end_program(self, loader: Any) -> NoReturn:
-        """Searches the loader unless a loader has been searched, and ends the program."""
+        """Searches the loader unless a loader has been searched, and ends the
+        program."""
         if self.ending is None:
             self.ending = SearchEnded(self._search(loader))
             main = threading.main_thread()
-            if main.ident and threading.current_thread() is not main:  # which may wait for batches for ever
-                signal.pthread_kill(main.ident, signal.SIGINT)  # _thread.interrupt_main() does not end its waiting
+            # which may wait for batches for ever
+            if main.ident and threading.current_thread() is not main:
+                # _thread.interrupt_main() does not end its waiting
+                signal.pthread_kill(main.ident, signal.SIGINT)
         raise self.ending
 
     def conclude(self, program: str) -> None:
@@ -110,11 +125,14 @@ class SearchHook(ProgramHook):
         reason = reason_not_training(loader)
         if reason and is_new:
             option = f"{self._reporting.option}{number} searches it"
-            self._reporting.announce(f"{name_of(number, dataset_class)} is not searched: {reason}; {option}")
+            self._reporting.announce(
+                f"{name_of(number, dataset_class)} is not searched: {reason}; {option}"
+            )
         return not reason
 
     def _number_of(self, loader: Any) -> tuple[int, bool]:
-        """Finds the number of a loader, and whether it is iterated for the first time."""
+        """Finds the number of a loader, and whether it is iterated for the first
+        time."""
         for number, reference in enumerate(self._loaders, 1):
             if reference() is loader:
                 return number, False
@@ -124,11 +142,14 @@ class SearchHook(ProgramHook):
     def _search(self, loader: Any) -> int:
         """Searches the loader; returns the exit status.
 
-        It is 1 if the search or a candidate failed, 130 after Ctrl-C, and 143 after SIGTERM that the program handles.
+        It is 1 if the search or a candidate failed, 130 after Ctrl-C, and 143 after
+        SIGTERM that the program handles.
         """
         if rank0.has_other_ranks() and not self._has_all_ranks:
             how = "start all ranks with torchrun -m nws_sweep search"
-            self._reporting.warn(f"the search failed: the program has started other ranks itself; {how}")
+            self._reporting.warn(
+                f"the search failed: the program has started other ranks itself; {how}"
+            )
             return 1
         try:
             return self._reporting.keep(self._result(loader).record) or 0
@@ -137,19 +158,26 @@ class SearchHook(ProgramHook):
             self._reporting.warn(f"the search was interrupted{by_signal}")
             return int(getattr(stop, "status", INTERRUPTED))
         except UnpicklableError as error:
-            self._reporting.warn(f"the search failed: {error.cause}; {_INSTEAD_OF_A_PICKLE}")
+            self._reporting.warn(
+                f"the search failed: {error.cause}; {_INSTEAD_OF_A_PICKLE}"
+            )
             return 1
         except Exception as error:  # the program must not handle it
-            self._reporting.warn(f"the search failed: {one_line(str(error) or repr(error), 1000)}")
+            self._reporting.warn(
+                f"the search failed: {one_line(str(error) or repr(error), 1000)}"
+            )
             return 1
 
     def _result(self, loader: Any) -> "SearchResult":
-        """Searches the pickled loader or, if it cannot be pickled, the loader in a forked program."""
+        """Searches the pickled loader or, if it cannot be pickled, the loader in a
+        forked program."""
         from nws_sweep import api
         from nws_sweep.dataloading import loaders, pickling
 
         def search(measured: Any) -> "SearchResult":
-            return api.search(measured, progress=self._reporting.progress, **self._options)
+            return api.search(
+                measured, progress=self._reporting.progress, **self._options
+            )
 
         try:
             return search(loader)
@@ -158,7 +186,9 @@ class SearchHook(ProgramHook):
                 raise
             streams.end_redrawing()
             if obstacle := forking.obstacle_in_program():
-                instead = f"forking the program instead is unsafe: {one_line(obstacle, 120)}"
+                instead = (
+                    f"forking the program instead is unsafe: {one_line(obstacle, 120)}"
+                )
                 raise UnpicklableError(f"{error.cause}, and {instead}") from error
         kept = pickling.keep(type(loader.dataset).__name__, loader)
         with trial_process.forked_program():

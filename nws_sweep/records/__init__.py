@@ -2,14 +2,20 @@
 
 May import: ``errors``. Names end in their unit; an undefined value is None, never 0.
 
-- Values: ``ranges`` (what they may be), ``settings`` (requested values), ``measurements`` (windows, trials),
-  ``account`` (where an epoch goes), ``search_record`` (searches, tuning).
-- Files: ``storage`` (folders and files), ``codec`` (their text), ``result_cache`` (earlier results),
-  ``atomic`` (writing).
+- Values: ``ranges`` (what they may be), ``settings`` (requested values),
+  ``measurements`` (windows, trials), ``account`` (where an epoch goes),
+  ``search_record`` (searches, tuning).
+- Files: ``storage`` (folders and files), ``codec`` (their text), ``result_cache``
+  (earlier results), ``atomic`` (writing).
 """
 
 from nws_sweep.records.account import Account, OtherLoader, Part
-from nws_sweep.records.dataset_facts import DatasetFacts, ProjectFacts, PythonObjects, WholeBatches
+from nws_sweep.records.dataset_facts import (
+    DatasetFacts,
+    ProjectFacts,
+    PythonObjects,
+    WholeBatches,
+)
 from nws_sweep.records.measurements import (
     BatchCost, BatchRecord, BatchTime, Estimate, LoopCosts, MachineTime, Measurement, Noise, Span, StageKind, StageTime,
     TimeSlice, Trial, TrialState, Usage, Window, WindowKind, WindowRequest,

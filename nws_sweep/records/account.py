@@ -8,7 +8,8 @@ from nws_sweep.records.ranges import NotNegative
 
 
 class Part(str, enum.Enum):
-    """A part of the time of an epoch; the value is its name in texts, the name that of its seconds in ``Account``."""
+    """A part of the time of an epoch; the value is its name in texts, the name that of
+    its seconds in ``Account``."""
 
     STEP = "training step"
     MAKING = "making samples"
@@ -51,15 +52,18 @@ class OtherLoader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """The seconds of an epoch by what the main process did or waited for; of a batch, if no epoch has a known length.
+    """The seconds of an epoch by what the main process did or waited for; of a batch,
+    if no epoch has a known length.
 
     Attributes:
         step_s: Training step, as the clock of the host or of the accelerator shows it.
-        making_s: Waiting for samples that are being made: more workers or cheaper functions remove it. Without workers
-            the making itself.
+        making_s: Waiting for samples that are being made: more workers or cheaper
+            functions remove it. Without workers the making itself.
         sampler_s: In the sampler.
-        main_s: Receiving batches from workers: CPU time of the main process while it waits for a batch.
-        starting_s: Until the first batch of a worker begins, and until the workers have ended.
+        main_s: Receiving batches from workers: CPU time of the main process while it
+            waits for a batch.
+        starting_s: Until the first batch of a worker begins, and until the workers have
+            ended.
         others: Other DataLoaders.
         unseen_s: Between two epochs, without other DataLoaders.
     """
@@ -99,14 +103,24 @@ class Account:
         return self.seconds[part] / self.total_s if self.total_s else 0.0
 
     def lasting(self, total_s: float) -> "Account":
-        """The account of an epoch that takes ``total_s``: what no other part has is making.
+        """The account of an epoch that takes ``total_s``: what no other part has is
+        making.
 
-        Parts that were measured in other windows than the epoch may add up to more: then each takes its share.
+        Parts that were measured in other windows than the epoch may add up to more:
+        then each takes its share.
         """
         known_s = self.total_s - self.making_s
         if known_s <= total_s:
             return replace(self, making_s=total_s - known_s)
         scale = total_s / known_s
-        names = [part.name for part in fields(self) if part.name not in ("making_s", "others")]
+        names = [
+            part.name
+            for part in fields(self)
+            if part.name not in ("making_s", "others")
+        ]
         parts_s = {name: scale * getattr(self, name) for name in names}
-        return Account(making_s=0.0, others=tuple(loader.scaled(scale) for loader in self.others), **parts_s)
+        return Account(
+            making_s=0.0,
+            others=tuple(loader.scaled(scale) for loader in self.others),
+            **parts_s,
+        )

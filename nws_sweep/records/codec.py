@@ -1,4 +1,5 @@
-"""The files of a search as text: result.json, which is read back with types and value ranges checked, and CSV files."""
+"""The files of a search as text: result.json, which is read back with types and value
+ranges checked, and CSV files."""
 
 import csv
 import io
@@ -13,16 +14,32 @@ from typing import Any
 import msgspec
 
 from nws_sweep.errors import printable
-from nws_sweep.records.measurements import BatchRecord, BatchTime, StageTime, Trial, Window, WindowKind
+from nws_sweep.records.measurements import (
+    BatchRecord,
+    BatchTime,
+    StageTime,
+    Trial,
+    Window,
+    WindowKind,
+)
 from nws_sweep.records.search_record import SearchRecord
 from nws_sweep.records.settings import Configuration, plain
 
-# Version of result.json: raised when keys go or change their meaning. A new key with a default needs no other version.
+# Version of result.json: raised when keys go or change their meaning. A new key with
+# a default needs no other version.
 SCHEMA_VERSION = 6
 
-# Errors of reading: invalid JSON, a missing key, a value of the wrong type or out of range, or too much of something.
-# The errors of msgspec are ValueErrors.
-UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, csv.Error, RecursionError, MemoryError)
+# Errors of reading: invalid JSON, a missing key, a value of the wrong type or out of
+# range, or too much of something. The errors of msgspec are ValueErrors.
+UNREADABLE = (
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    csv.Error,
+    RecursionError,
+    MemoryError,
+)
 
 _LONGEST_TEXT = 2**17  # Linux takes no longer argument of a command line
 _DEEPEST = 100  # Hydra composes nothing that is nested deeper
@@ -38,24 +55,34 @@ COST_COLUMNS = (
     "num_workers", "epoch", "number", "position", "cpu_s", "wait_s", "copy_s", "threads", "was_stopped", "settings",
     "stages",
 )  # fmt: skip
-_OF_FORMULAS = ("=", "+", "-", "@", "\t")  # how a cell begins that a spreadsheet computes
+# how a cell begins that a spreadsheet computes
+_OF_FORMULAS = ("=", "+", "-", "@", "\t")
 _WINDOW = attrgetter("num_workers", "settings", "window", "warm_up")
 
 
 def to_text(result: SearchRecord) -> str:
-    """The content of result.json: everything but the times of single batches, which batches.csv holds."""
+    """The content of result.json: everything but the times of single batches, which
+    batches.csv holds."""
     trials = tuple(replace(trial, windows=(), records=()) for trial in result.trials)
     data = msgspec.to_builtins(replace(result, trials=trials), enc_hook=plain)
     data["configuration"]["fingerprint"] = result.configuration.fingerprint
     data["status"] = result.status  # for other programs
-    return json.dumps({"schema_version": SCHEMA_VERSION, **data}, indent=1, ensure_ascii=False) + "\n"
+    return (
+        json.dumps(
+            {"schema_version": SCHEMA_VERSION, **data}, indent=1, ensure_ascii=False
+        )
+        + "\n"
+    )
 
 
 def from_text(text: str) -> SearchRecord:
-    """Reads result.json, without windows; ``UNREADABLE`` if it is not valid or of another version."""
+    """Reads result.json, without windows; ``UNREADABLE`` if it is not valid or of
+    another version."""
     data = msgspec.json.decode(text)
     if data["schema_version"] != SCHEMA_VERSION:
-        raise ValueError(f"schema version {data['schema_version']}, this program reads {SCHEMA_VERSION}")
+        raise ValueError(
+            f"schema version {data['schema_version']}, this program reads {SCHEMA_VERSION}"
+        )
     _refuse_oversized(data)
     record = msgspec.convert(data, SearchRecord)
     _refuse_repeated(record)
@@ -63,10 +90,13 @@ def from_text(text: str) -> SearchRecord:
 
 
 def _refuse_oversized(value: Any, levels: int = 0) -> None:
-    """Raises ValueError for a text that is too long, or values that are nested too deeply, to be shown."""
+    """Raises ValueError for a text that is too long, or values that are nested too
+    deeply, to be shown."""
     if isinstance(value, str):
         if len(value) > _LONGEST_TEXT:
-            raise ValueError(f"{value[:20]!r}... has {len(value)} characters, more than {_LONGEST_TEXT}")
+            raise ValueError(
+                f"{value[:20]!r}... has {len(value)} characters, more than {_LONGEST_TEXT}"
+            )
         return
     if not isinstance(value, dict | list):
         return
@@ -81,7 +111,10 @@ def _refuse_repeated(record: SearchRecord) -> None:
     counts = Counter(_key(trial, record) for trial in record.trials)
     for (num_workers, settings), times in counts.items():
         if times > 1:
-            raise ValueError(f"num_workers={num_workers} {settings}".rstrip() + f" has {times} trials")
+            raise ValueError(
+                f"num_workers={num_workers} {settings}".rstrip()
+                + f" has {times} trials"
+            )
 
 
 def batches_text(result: SearchRecord) -> str:
@@ -92,12 +125,23 @@ def batches_text(result: SearchRecord) -> str:
         index = count()
         for number, window in enumerate(trial.windows):
             for wait_s, step_s in zip(window.wait_s, window.step_s, strict=True):
-                rows.append((num_workers, number, next(index), int(not window.counts), wait_s, step_s, settings))
+                rows.append(
+                    (
+                        num_workers,
+                        number,
+                        next(index),
+                        int(not window.counts),
+                        wait_s,
+                        step_s,
+                        settings,
+                    )
+                )
     return _csv_text(rows)
 
 
 def parse_batches(text: str) -> list[BatchTime]:
-    """The rows of batches.csv, in the order of measuring; ``UNREADABLE`` if the text is not complete."""
+    """The rows of batches.csv, in the order of measuring; ``UNREADABLE`` if the text is
+    not complete."""
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     if "num_workers" not in (reader.fieldnames or ()):
         raise ValueError("no header")
@@ -111,8 +155,19 @@ def costs_text(result: SearchRecord) -> str:
         num_workers, settings = _key(trial, result)
         for record in trial.records:
             place = num_workers, record.epoch, record.number, record.position
-            stages = msgspec.json.encode(record.stages).decode() if record.stages else ""
-            rows.append((*place, *record.cost.parts, record.cost.threads, int(record.was_stopped), settings, stages))
+            stages = (
+                msgspec.json.encode(record.stages).decode() if record.stages else ""
+            )
+            rows.append(
+                (
+                    *place,
+                    *record.cost.parts,
+                    record.cost.threads,
+                    int(record.was_stopped),
+                    settings,
+                    stages,
+                )
+            )
     return _csv_text(rows)
 
 
@@ -123,16 +178,26 @@ def _csv_text(rows: Iterable[Iterable[Any]]) -> str:
 
 
 def with_records(result: SearchRecord, costs: str) -> SearchRecord:
-    """Adds the records of costs.csv to the trials; ``UNREADABLE`` if the text is not complete."""
+    """Adds the records of costs.csv to the trials; ``UNREADABLE`` if the text is not
+    complete."""
     records: dict[tuple[int, str], list[BatchRecord]] = defaultdict(list)
     for row in csv.DictReader(io.StringIO(costs, newline=""), strict=True):
         values = {name: value for name, value in row.items() if value != ""}
         stages = msgspec.json.decode(row.get("stages") or "[]")
-        data = {**values, "began_s": 0.0, "ended_s": 0.0, "cost": values, "stages": stages}
+        data = {
+            **values,
+            "began_s": 0.0,
+            "ended_s": 0.0,
+            "cost": values,
+            "stages": stages,
+        }
         record = msgspec.convert(data, BatchRecord, strict=False)
         _refuse_cycles(record.stages)
         records[int(row["num_workers"]), row["settings"]].append(record)
-    trials = (replace(trial, records=tuple(records[_key(trial, result)])) for trial in result.trials)
+    trials = (
+        replace(trial, records=tuple(records[_key(trial, result)]))
+        for trial in result.trials
+    )
     return replace(result, trials=tuple(trials))
 
 
@@ -140,17 +205,27 @@ def _refuse_cycles(stages: Sequence[StageTime]) -> None:
     """Raises ValueError unless each stage stands behind the stage that calls it."""
     for place, stage in enumerate(stages):
         if not -1 <= stage.parent < place:
-            raise ValueError(f"the stage {stage.name!r}, number {place}, has the parent {stage.parent}")
+            raise ValueError(
+                f"the stage {stage.name!r}, number {place}, has the parent {stage.parent}"
+            )
 
 
 def with_windows(result: SearchRecord, batches: str) -> SearchRecord:
-    """Adds the windows to the trials, with what batches.csv holds of them; ``UNREADABLE`` if the text is not valid."""
+    """Adds the windows to the trials, with what batches.csv holds of them;
+    ``UNREADABLE`` if the text is not valid."""
     windows: dict[tuple[int, str], list[Window]] = defaultdict(list)
-    for (num_workers, settings, _, warm_up), rows in groupby(parse_batches(batches), _WINDOW):
+    for (num_workers, settings, _, warm_up), rows in groupby(
+        parse_batches(batches), _WINDOW
+    ):
         kind = WindowKind.WARM_UP if warm_up else WindowKind.STEADY
         waits, steps = zip(*((row.wait_s, row.step_s) for row in rows), strict=True)
-        windows[num_workers, settings].append(Window(kind=kind, wait_s=waits, step_s=steps, startup_s=None, samples=0))
-    trials = (replace(trial, windows=tuple(windows[_key(trial, result)])) for trial in result.trials)
+        windows[num_workers, settings].append(
+            Window(kind=kind, wait_s=waits, step_s=steps, startup_s=None, samples=0)
+        )
+    trials = (
+        replace(trial, windows=tuple(windows[_key(trial, result)]))
+        for trial in result.trials
+    )
     return replace(result, trials=tuple(trials))
 
 
@@ -166,18 +241,22 @@ def timings_text(result: SearchRecord) -> str:
 
 
 def table_text(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """A table as CSV; missing values are empty cells, and repeated columns are left out."""
+    """A table as CSV; missing values are empty cells, and repeated columns are left
+    out."""
     names = list(dict.fromkeys(columns))
     cells = ([_cell(row.get(name)) for name in names] for row in rows)
     return _csv_text([map(_cell, names), *cells])
 
 
 def _cell(value: Any) -> Any:
-    """The value; a text that a spreadsheet would take for a formula begins with an apostrophe instead."""
+    """The value; a text that a spreadsheet would take for a formula begins with an
+    apostrophe instead."""
     if not isinstance(value, str):
         return value
     text = printable(value)
-    return f"'{text}" if text.startswith(_OF_FORMULAS) and not _is_number(text) else text
+    return (
+        f"'{text}" if text.startswith(_OF_FORMULAS) and not _is_number(text) else text
+    )
 
 
 def _is_number(text: str) -> bool:
@@ -189,9 +268,13 @@ def _is_number(text: str) -> bool:
 
 
 def identifying(configuration: Configuration) -> dict[str, Any]:
-    """The identifying columns of a table; ``given_num_workers`` for one with the name of a column of timings.csv."""
+    """The identifying columns of a table; ``given_num_workers`` for one with the name
+    of a column of timings.csv."""
     columns = configuration.columns.items()
-    return {f"given_{name}" if name in TIMING_COLUMNS else name: value for name, value in columns}
+    return {
+        f"given_{name}" if name in TIMING_COLUMNS else name: value
+        for name, value in columns
+    }
 
 
 def timing_row(trial: Trial, result: SearchRecord) -> dict[str, Any]:
@@ -202,7 +285,11 @@ def timing_row(trial: Trial, result: SearchRecord) -> dict[str, Any]:
     noise = msgspec.to_builtins(trial.noise, enc_hook=float) or {}
     batch = measurement.pop("batch_s", None)
     if batch:
-        measurement |= {"batch_s": batch["value"], "batch_s_low": batch["low"], "batch_s_high": batch["high"]}
+        measurement |= {
+            "batch_s": batch["value"],
+            "batch_s_low": batch["low"],
+            "batch_s_high": batch["high"],
+        }
     return {
         **identifying(configuration),
         "num_workers": trial.num_workers,

@@ -1,4 +1,5 @@
-"""Measured values: windows of batches, the resources they used, and the quantities of a trial."""
+"""Measured values: windows of batches, the resources they used, and the quantities of a
+trial."""
 
 import enum
 import math
@@ -7,7 +8,16 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from nws_sweep.records.account import Account
-from nws_sweep.records.ranges import AtLeast1, Bytes, Cost, Count, Duration, Finite, NotNegative, Positive
+from nws_sweep.records.ranges import (
+    AtLeast1,
+    Bytes,
+    Cost,
+    Count,
+    Duration,
+    Finite,
+    NotNegative,
+    Positive,
+)
 from nws_sweep.records.settings import LoaderSettings
 
 
@@ -19,9 +29,12 @@ class TrialState(str, enum.Enum):
     TIMEOUT = "timeout"
     OUT_OF_MEMORY = "out_of_memory"
     SKIPPED = "skipped"  # not started, because the machine lacks the resources
-    MISMEASURED = "mismeasured"  # faster than the CPUs or the training step allow, so the measurement is wrong
-    WRONG_SAMPLES = "wrong_samples"  # workers deliver different samples than loading without workers
-    INTERRUPTED = "interrupted"  # by the search's time limit or by others: no result, so it is measured again
+    # faster than the CPUs or the training step allow, so the measurement is wrong
+    MISMEASURED = "mismeasured"
+    # workers deliver different samples than loading without workers
+    WRONG_SAMPLES = "wrong_samples"
+    # by the search's time limit or by others: no result, so it is measured again
+    INTERRUPTED = "interrupted"
 
 
 class WindowKind(str, enum.Enum):
@@ -34,24 +47,32 @@ class WindowKind(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowRequest:
-    """What the next window must contain: the least number of batches and seconds, in multiples of the workers."""
+    """What the next window must contain: the least number of batches and seconds, in
+    multiples of the workers."""
 
     kind: WindowKind  # ``EPOCH`` starts a new epoch and ends with the epoch
     min_batches: int = 1
     min_seconds: float = 0.0
-    multiple_of: int = 1  # the number of batches is a multiple of this: n workers deliver in multiples of n
+    # the number of batches is a multiple of this: n workers deliver in multiples of n
+    multiple_of: int = 1
     max_batches: int | None = None  # None for no limit
     fresh: bool = False  # abandon the current epoch and start a new one
-    cover_buffer: bool = False  # take at least as many batches as are ready when the window begins
+    # take at least as many batches as are ready when the window begins
+    cover_buffer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class BatchCost:
     """What one batch costs the worker that makes it."""
 
-    cpu_s: Cost  # CPU seconds for making it, of the thread that makes batches and of threads of the dataset
-    wait_s: Cost  # in which no thread ran, and the thread that makes batches was not ready to run
-    copy_s: Cost = 0.0  # CPU seconds of the worker for the transfer: pickling, and copying into shared memory
+    # CPU seconds for making it, of the thread that makes batches and of threads of
+    # the dataset
+    cpu_s: Cost
+    # in which no thread ran, and the thread that makes batches was not ready to run
+    wait_s: Cost
+    # CPU seconds of the worker for the transfer: pickling, and copying into shared
+    # memory
+    copy_s: Cost = 0.0
     threads: AtLeast1 = 1.0  # that compute ``cpu_s`` together, on average
 
     @property
@@ -67,7 +88,12 @@ class BatchCost:
     def scaled(self, factors: Sequence[float]) -> "BatchCost":
         """Another cost, with a factor for each part."""
         cpu, wait, copy = factors
-        return replace(self, cpu_s=self.cpu_s * cpu, wait_s=self.wait_s * wait, copy_s=self.copy_s * copy)
+        return replace(
+            self,
+            cpu_s=self.cpu_s * cpu,
+            wait_s=self.wait_s * wait,
+            copy_s=self.copy_s * copy,
+        )
 
     @classmethod
     def mean_of(cls, costs: Sequence["BatchCost"]) -> "BatchCost":
@@ -77,7 +103,8 @@ class BatchCost:
 
 
 class StageKind(str, enum.Enum):
-    """What is called: a function, the call of another object, such as a transform, or the making of samples."""
+    """What is called: a function, the call of another object, such as a transform, or
+    the making of samples."""
 
     FUNCTION = "function"
     OBJECT = "object"
@@ -86,13 +113,18 @@ class StageKind(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageTime:
-    """The calls of one function or object by another while a batch was made, including what they call.
+    """The calls of one function or object by another while a batch was made, including
+    what they call.
 
     The CPU times contain what timing has cost.
     """
 
-    name: str  # as a program writes it: ``torchvision.transforms.v2.Resize``; empty for what a search adds
-    parent: int = -1  # the stage that calls it, by its place in the batch; -1 for the first stage, the whole batch
+    # as a program writes it: ``torchvision.transforms.v2.Resize``; empty for what a
+    # search adds
+    name: str
+    # the stage that calls it, by its place in the batch; -1 for the first stage, the
+    # whole batch
+    parent: int = -1
     kind: StageKind = StageKind.FUNCTION
     file: str = ""
     line: int = 0
@@ -101,7 +133,9 @@ class StageTime:
     wait_s: Duration = 0.0  # in which this thread neither ran nor was ready to run
     all_cpu_s: Duration = 0.0  # of all threads of the worker
     overhead_s: Duration = 0.0  # what timing has cost
-    pools: str = ""  # of the first stage: libraries with several threads, if other threads compute much of it
+    # of the first stage: libraries with several threads, if other threads compute
+    # much of it
+    pools: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,14 +143,16 @@ class BatchRecord:
     """A batch that was made, in the order of the epoch."""
 
     number: int  # in its epoch, from 0
-    # In the epoch as the sampler orders it, from 0 to 1: the same batch in all trials. None if the length of the epoch
-    # is unknown, and of an iterable dataset, whose workers have separate streams.
+    # In the epoch as the sampler orders it, from 0 to 1: the same batch in all
+    # trials. None if the length of the epoch is unknown, and of an iterable dataset,
+    # whose workers have separate streams.
     position: float | None = None
     began_s: float  # on the clock time.perf_counter
     ended_s: float
     cost: BatchCost
     epoch: int = 0  # of the trial process
-    was_stopped: bool = False  # the worker was stopped meanwhile, and ``wait_s`` may be a part of the waiting
+    # the worker was stopped meanwhile, and ``wait_s`` may be a part of the waiting
+    was_stopped: bool = False
     stages: tuple[StageTime, ...] = ()  # if its calls were timed, which makes it slower
 
 
@@ -125,11 +161,13 @@ class LoopCosts:
     """What the main process and the life of workers cost, in seconds."""
 
     receive_s: Duration = 0.0  # CPU time for receiving one batch from a worker
-    receive_wait_s: Duration = 0.0  # besides it, until a batch that is finished has been received
+    # besides it, until a batch that is finished has been received
+    receive_wait_s: Duration = 0.0
     sampler_s: Duration = 0.0  # for drawing the indices of one batch
     step_s: Duration = 0.0  # of the training step per batch, with all CPUs free
     step_cpu_s: Duration = 0.0  # CPU time of all threads in ``step_s``
-    fork_s: Duration = 0.0  # CPU time of the main process for starting one worker, the least of all epochs
+    # CPU time of the main process for starting one worker, the least of all epochs
+    fork_s: Duration = 0.0
     start_s: Duration = 0.0  # CPU time of a worker before its first batch
     start_wait_s: Duration = 0.0  # besides it, in the program's ``worker_init_fn``
     stop_s: Duration = 0.0  # CPU time for ending one worker
@@ -137,7 +175,8 @@ class LoopCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Seconds in which the training step took the batches of one window: measured, and as replayed with their costs."""
+    """Seconds in which the training step took the batches of one window: measured, and
+    as replayed with their costs."""
 
     measured_s: Positive
     replayed_s: Positive
@@ -147,30 +186,44 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """Consecutive batches that are timed together, observed at both ends of the queue."""
+    """Consecutive batches that are timed together, observed at both ends of the
+    queue."""
 
     kind: WindowKind
-    startup_s: NotNegative | None  # from ``iter(loader)`` to the first batch, if an epoch began; equal to wait_s[0]
-    wait_s: tuple[float, ...]  # in ``next()`` after the training step before, one per batch
-    step_s: tuple[float, ...]  # in the training step, one per batch; on an accelerator until it has finished
+    # from ``iter(loader)`` to the first batch, if an epoch began; equal to wait_s[0]
+    startup_s: NotNegative | None
+    # in ``next()`` after the training step before, one per batch
+    wait_s: tuple[float, ...]
+    # in the training step, one per batch; on an accelerator until it has finished
+    step_s: tuple[float, ...]
     samples: int  # of all batches
-    end_s: NotNegative | None = None  # from the last batch to the end of the epoch, if the epoch ended
-    produced: int | None = None  # samples that the workers finished during the window; None if not counted
-    batch_bytes: int | None = None  # of the first batch, if an epoch began and the size is known
+    # from the last batch to the end of the epoch, if the epoch ended
+    end_s: NotNegative | None = None
+    # samples that the workers finished during the window; None if not counted
+    produced: int | None = None
+    # of the first batch, if an epoch began and the size is known
+    batch_bytes: int | None = None
     batch_tensors: int | None = None  # of the first batch, likewise
     records: tuple[BatchRecord, ...] = ()  # batches that the workers have finished
-    # CPU time of the main process in ``next()``, without the start of an epoch and without the sampler.
+    # CPU time of the main process in ``next()``, without the start of an epoch and
+    # without the sampler.
     receive_cpu_s: float | None = None
-    receive_delay_s: float = 0.0  # in ``next()``, in which the main thread was ready to run and did not
+    # in ``next()``, in which the main thread was ready to run and did not
+    receive_delay_s: float = 0.0
     began_s: float = 0.0  # on the clock of the records
     step_cpu_s: float | None = None  # CPU time of the main process in the training step
-    start_cpu_s: float | None = None  # CPU time of the main process for starting an epoch's workers
-    worker_start: BatchCost | None = None  # mean cost of a worker before its first batch
-    stop_s: float | None = None  # for ending the idle workers of an epoch that was left for the one that began
-    # In ``next()`` while an accelerator was still busy with the step before, one per batch; empty if it never was.
+    # CPU time of the main process for starting an epoch's workers
+    start_cpu_s: float | None = None
+    # mean cost of a worker before its first batch
+    worker_start: BatchCost | None = None
+    # for ending the idle workers of an epoch that was left for the one that began
+    stop_s: float | None = None
+    # In ``next()`` while an accelerator was still busy with the step before, one per
+    # batch; empty if it never was.
     overlap_s: tuple[float, ...] = ()
     sampler_s: float = 0.0  # of ``wait_s`` in the sampler
-    unfed_workers: int = 0  # that had no batch for the epoch: there are fewer shards than workers
+    # that had no batch for the epoch: there are fewer shards than workers
+    unfed_workers: int = 0
 
     @property
     def batches(self) -> int:
@@ -208,21 +261,29 @@ class BatchTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Resources used by a process and its descendants since their start; None where the platform reports none."""
+    """Resources used by a process and its descendants since their start; None where the
+    platform reports none."""
 
     cpu_s: float = 0.0  # user and system
     memory_bytes: int | None = None  # memory shared by the processes counts once
-    added_bytes: int | None = None  # the same, without pages of files and memory shared with a parent process
+    # the same, without pages of files and memory shared with a parent process
+    added_bytes: int | None = None
     shm_bytes: int | None = None  # shared memory, including batches in the queue
     disk_bytes: int | None = None  # read from storage, not from the page cache
     read_bytes: int | None = None  # read by system calls, from the page cache too
     major_faults: int | None = None  # page faults that waited for storage
-    background_cpu_s: float = 0.0  # of the candidate's background loaders, user and system
+    # of the candidate's background loaders, user and system
+    background_cpu_s: float = 0.0
 
     def since(self, before: "Usage") -> "Usage":
         """The difference to an earlier reading; None where one of both is unknown."""
-        pairs = {name: (value, getattr(before, name)) for name, value in asdict(self).items()}
-        used: dict[str, Any] = {name: None if None in pair else pair[0] - pair[1] for name, pair in pairs.items()}
+        pairs = {
+            name: (value, getattr(before, name)) for name, value in asdict(self).items()
+        }
+        used: dict[str, Any] = {
+            name: None if None in pair else pair[0] - pair[1]
+            for name, pair in pairs.items()
+        }
         return Usage(**used)
 
 
@@ -231,18 +292,27 @@ class MachineTime:
     """Cumulative times of the CPUs on which this process may run, s."""
 
     busy_s: float = 0.0  # of all processes
-    total_s: float = 0.0  # busy, idle, or taken by the hypervisor: the number of CPUs times the time
-    steal_s: float = 0.0  # taken by the hypervisor while a process here was ready to run
-    throttled_s: float = 0.0  # in which the CPU quota of this process's control group was exhausted
+    # busy, idle, or taken by the hypervisor: the number of CPUs times the time
+    total_s: float = 0.0
+    # taken by the hypervisor while a process here was ready to run
+    steal_s: float = 0.0
+    # in which the CPU quota of this process's control group was exhausted
+    throttled_s: float = 0.0
 
     def since(self, before: "MachineTime") -> "MachineTime":
         """The difference to an earlier reading."""
-        return MachineTime(**{name: value - getattr(before, name) for name, value in asdict(self).items()})
+        return MachineTime(
+            **{
+                name: value - getattr(before, name)
+                for name, value in asdict(self).items()
+            }
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSlice:
-    """One time slice of a candidate: from the resuming of its processes to their pausing."""
+    """One time slice of a candidate: from the resuming of its processes to their
+    pausing."""
 
     windows: tuple[Window, ...]  # warm-up first
     before: Usage = Usage()  # of the process tree at the beginning
@@ -269,7 +339,9 @@ class Estimate:
 
     def scaled(self, factor: float) -> "Estimate":
         """The mean and its interval, times a factor."""
-        low, high = (None if end is None else end * factor for end in (self.low, self.high))
+        low, high = (
+            None if end is None else end * factor for end in (self.low, self.high)
+        )
         return Estimate(value=self.value * factor, low=low, high=high, n=self.n)
 
     @property
@@ -280,31 +352,41 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """The quantities of one trial; with several ranks those of one rank, except memory, which is that of all."""
+    """The quantities of one trial; with several ranks those of one rank, except memory,
+    which is that of all."""
 
     startup_s: NotNegative  # from ``iter(loader)`` to the first batch, mean over epochs
-    batch_s: Estimate | None = None  # steady seconds per batch as the training step sees them
-    # Bound on the relative error of batch_s from a change of the queue: |batches made - batches taken| / batches taken.
+    # steady seconds per batch as the training step sees them
+    batch_s: Estimate | None = None
+    # Bound on the relative error of batch_s from a change of the queue: |batches made
+    # - batches taken| / batches taken.
     bias_bound: NotNegative | None = None
     samples_per_s: Positive | None = None  # steady
     wait_s: NotNegative | None = None  # in ``next()``, per steady batch
     step_s: NotNegative | None = None  # in the training step, likewise
     stall_fraction: NotNegative | None = None  # waits / (waits + training step)
-    epoch_s: NotNegative | None = None  # measured or projected; None if the length of an epoch is unknown
-    first_epoch_s: NotNegative | None = None  # of the trial process, likewise; None unless it began several
+    # measured or projected; None if the length of an epoch is unknown
+    epoch_s: NotNegative | None = None
+    # of the trial process, likewise; None unless it began several
+    first_epoch_s: NotNegative | None = None
     cpu_s: NotNegative | None = None  # of all processes per batch, user and system
-    memory_bytes: Bytes | None = None  # of all processes, the maximum after a time slice; shared memory counts once
+    # of all processes, the maximum after a time slice; shared memory counts once
+    memory_bytes: Bytes | None = None
     shm_bytes: Bytes | None = None  # shared memory, likewise
-    memory_growth_bytes: Finite | None = None  # per 1000 batches, without pages of files
+    # per 1000 batches, without pages of files
+    memory_growth_bytes: Finite | None = None
     disk_bytes: NotNegative | None = None  # per batch, from storage
-    # Half the width of the 95 % interval of the logarithm of the objective / that of the search's answer, by the rounds
-    # that both were measured in; None without rounds.
+    # Half the width of the 95 % interval of the logarithm of the objective / that of
+    # the search's answer, by the rounds that both were measured in; None without
+    # rounds.
     ratio_half_width: NotNegative | None = None
-    account: Account | None = None  # where an epoch goes; a batch, if the length of an epoch is unknown
+    # where an epoch goes; a batch, if the length of an epoch is unknown
+    account: Account | None = None
 
     @property
     def rate(self) -> Estimate | None:
-        """Samples per second, with the interval of ``batch_s`` converted; None if unknown."""
+        """Samples per second, with the interval of ``batch_s`` converted; None if
+        unknown."""
         rate, batch = self.samples_per_s, self.batch_s
         if not rate:
             return None
@@ -325,7 +407,8 @@ class Noise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """The measurement of one candidate under one configuration, with its state and reason."""
+    """The measurement of one candidate under one configuration, with its state and
+    reason."""
 
     settings: LoaderSettings  # canonical
     state: TrialState
@@ -334,14 +417,19 @@ class Trial:
     warnings: tuple[str, ...] = ()  # issued during the trial
     measurement: Measurement | None = None  # a mismeasured trial has one too
     noise: Noise | None = None
-    batches: Count | None = None  # of an epoch: the loader's length, or as seen; None if unknown
-    finished: bool = True  # False if the search was interrupted before the end of the trial
-    windows: tuple[Window, ...] = field(default=(), repr=False)  # includes warm-up; failed trials have them too
+    # of an epoch: the loader's length, or as seen; None if unknown
+    batches: Count | None = None
+    # False if the search was interrupted before the end of the trial
+    finished: bool = True
+    # includes warm-up; failed trials have them too
+    windows: tuple[Window, ...] = field(default=(), repr=False)
     cost_s: Finite = 0.0  # from the start of the trial process to its end, s
-    records: tuple[BatchRecord, ...] = field(default=(), repr=False)  # what batches cost, in the order of the epoch
+    # what batches cost, in the order of the epoch
+    records: tuple[BatchRecord, ...] = field(default=(), repr=False)
     loop: LoopCosts | None = None
     spans: tuple[Span, ...] = field(default=(), repr=False)  # of the windows that count
-    fed_workers: Count | None = None  # that had batches, if other workers had none: there are fewer shards than workers
+    # that had batches, if other workers had none: there are fewer shards than workers
+    fed_workers: Count | None = None
 
     @property
     def num_workers(self) -> int:
@@ -350,7 +438,8 @@ class Trial:
 
     @property
     def objective_s(self) -> float | None:
-        """Time that ranks trials, s: of an epoch, start-up included, if its length is known, else of a batch.
+        """Time that ranks trials, s: of an epoch, start-up included, if its length is
+        known, else of a batch.
 
         None if the trial failed or has no steady batches.
         """

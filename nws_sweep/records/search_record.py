@@ -1,4 +1,5 @@
-"""The record of one search: host, dataset facts, trials, verdict and cost; and the tuning of a loader in use."""
+"""The record of one search: host, dataset facts, trials, verdict and cost; and the
+tuning of a loader in use."""
 
 import enum
 from collections.abc import Sequence
@@ -6,7 +7,15 @@ from dataclasses import dataclass
 
 from nws_sweep.records.dataset_facts import DatasetFacts
 from nws_sweep.records.measurements import Trial, TrialState
-from nws_sweep.records.ranges import FEWEST_CPUS, ONLINE_STRATEGY, Bytes, Cores, Cpus, Finite, NotNegative
+from nws_sweep.records.ranges import (
+    FEWEST_CPUS,
+    ONLINE_STRATEGY,
+    Bytes,
+    Cores,
+    Cpus,
+    Finite,
+    NotNegative,
+)
 from nws_sweep.records.settings import Configuration, LoaderSettings
 
 # What ended these trials, or kept them from starting, may be different the next time.
@@ -30,10 +39,14 @@ class Host:
     torch: str
     torchvision: str
     nws_sweep: str
-    usable_cores: Cores | None = None  # the usable CPUs with their fraction; None without one
+    # the usable CPUs with their fraction; None without one
+    usable_cores: Cores | None = None
 
-    def difference(self, now: "Host", names: Sequence[str] = (*MACHINE, *VERSIONS)) -> str:
-        """A sentence on the first of the named attributes that differs; empty if all are equal."""
+    def difference(
+        self, now: "Host", names: Sequence[str] = (*MACHINE, *VERSIONS)
+    ) -> str:
+        """A sentence on the first of the named attributes that differs; empty if all
+        are equal."""
         for name in names:
             if (then := getattr(self, name)) != getattr(now, name):
                 return f"measured with {name} {then}, this is {getattr(now, name)}"
@@ -47,7 +60,8 @@ class Verdict:
     recommended: LoaderSettings  # the answer of ``model.choice``
     fastest: LoaderSettings
     tied: tuple[LoaderSettings, ...] = ()  # candidates that may be as good or better
-    seconds_to_decide: Finite | None = None  # further measuring that should resolve the ties, estimated
+    # further measuring that should resolve the ties, estimated
+    seconds_to_decide: Finite | None = None
     provisional: bool = False  # True if it ended before the answer was certain
 
 
@@ -55,8 +69,11 @@ class Status(str, enum.Enum):
     """How the answer of a search was found."""
 
     MEASURED = "measured"  # the search ended by its rule
-    PROVISIONAL = "provisional"  # something else ended the search: more time may change the answer
-    UNDECIDED = "undecided"  # likewise, when only the candidates had been measured that every search measures first
+    # something else ended the search: more time may change the answer
+    PROVISIONAL = "provisional"
+    # likewise, when only the candidates had been measured that every search measures
+    # first
+    UNDECIDED = "undecided"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +89,8 @@ class SampleMade:
     """A sample made by a worker."""
 
     worker: int
-    key: int | str  # the index; of an iterable dataset the position in the worker's stream
+    # the index; of an iterable dataset the position in the worker's stream
+    key: int | str
     parts: tuple[SamplePart, ...]
 
 
@@ -81,7 +99,8 @@ class SamplesLogged:
     """Samples logged by the workers of a loader."""
 
     samples: tuple[SampleMade, ...] = ()  # of each worker, in the order of making
-    moved_files: tuple[str, ...] = ()  # paths of shared open files whose position the workers changed
+    # paths of shared open files whose position the workers changed
+    moved_files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +123,8 @@ class SearchRecord:
     error: str = ""  # why there is no result; empty if there is one
     started_at: str = ""  # ISO 8601 time with zone
     cost_s: NotNegative = 0.0  # of the whole search
-    verdict: Verdict | None = None  # None during the search, or if no candidate was measured
+    # None during the search, or if no candidate was measured
+    verdict: Verdict | None = None
 
     @property
     def complete(self) -> bool:
@@ -114,7 +134,9 @@ class SearchRecord:
     @property
     def cpus(self) -> float:
         """CPUs of the measured loader: the usable ones, shared by the ranks."""
-        cpus = (self.host.usable_cores or self.host.usable_cpus) / self.configuration.ranks
+        cpus = (
+            self.host.usable_cores or self.host.usable_cpus
+        ) / self.configuration.ranks
         return max(FEWEST_CPUS, round(cpus, 2))
 
     @property
@@ -125,23 +147,48 @@ class SearchRecord:
 
     @property
     def interrupted(self) -> Trial | None:
-        """The first trial that something ended which says nothing about its candidate; None if there is none."""
-        return next((trial for trial in self.trials if trial.state is TrialState.INTERRUPTED), None)
+        """The first trial that something ended which says nothing about its candidate;
+        None if there is none."""
+        return next(
+            (trial for trial in self.trials if trial.state is TrialState.INTERRUPTED),
+            None,
+        )
 
     @property
     def results(self) -> tuple[Trial, ...]:
-        """The trials that a search which goes on from this record does not measure again."""
-        return tuple(trial for trial in self.trials if trial.finished and trial.state not in _NO_RESULTS)
+        """The trials that a search which goes on from this record does not measure
+        again."""
+        return tuple(
+            trial
+            for trial in self.trials
+            if trial.finished and trial.state not in _NO_RESULTS
+        )
 
     @property
     def most_fed(self) -> int | None:
-        """The most workers that can have batches, as of a dataset with few shards; None if all had some."""
-        return min((trial.fed_workers for trial in self.trials if trial.fed_workers is not None), default=None)
+        """The most workers that can have batches, as of a dataset with few shards; None
+        if all had some."""
+        return min(
+            (
+                trial.fed_workers
+                for trial in self.trials
+                if trial.fed_workers is not None
+            ),
+            default=None,
+        )
 
     @property
     def measured_numbers(self) -> tuple[int, ...]:
         """The values of num_workers that have a time, ascending."""
-        return tuple(sorted({trial.num_workers for trial in self.trials if trial.objective_s is not None}))
+        return tuple(
+            sorted(
+                {
+                    trial.num_workers
+                    for trial in self.trials
+                    if trial.objective_s is not None
+                }
+            )
+        )
 
     @property
     def status(self) -> Status | None:
@@ -160,7 +207,8 @@ class SearchRecord:
 
     @property
     def doubt(self) -> str:
-        """Why more measuring, or another search, may change the answer; empty if there is no such reason or no answer.
+        """Why more measuring, or another search, may change the answer; empty if there
+        is no such reason or no answer.
 
         The answer of a search with a single candidate is final, but no comparison.
         """
@@ -174,7 +222,9 @@ class SearchRecord:
         if not self.complete:
             count = sum(trial.objective_s is not None for trial in self.trials)
             measured = f"{count} candidate{' was' if count == 1 else 's were'} measured"
-            return f"the search {'failed' if self.error else 'did not finish'}; {measured}"
+            return (
+                f"the search {'failed' if self.error else 'did not finish'}; {measured}"
+            )
         if self.interrupted:
             return f"num_workers={self.interrupted.num_workers} was interrupted: {self.interrupted.reason}"
         return self.stop_reason
@@ -208,9 +258,11 @@ class Tuning:
         after: Settings in use.
         switches: The changes, in their order.
         is_decided: Whether the settings do not change any more.
-        is_provisional: Whether the tuning ended before the settings in use had been timed enough.
+        is_provisional: Whether the tuning ended before the settings in use had been
+            timed enough.
         reason: Why they are what they are; empty before that is known.
-        batch_s: Measured seconds per batch, training steps included: at first and with each change.
+        batch_s: Measured seconds per batch, training steps included: at first and with
+            each change.
     """
 
     before: LoaderSettings
@@ -223,8 +275,13 @@ class Tuning:
 
     @property
     def gain(self) -> float:
-        """Time per batch at first / time per batch at the end; 1 if nothing was changed."""
-        return self.batch_s[0] / self.batch_s[-1] if len(self.batch_s) > 1 and self.after != self.before else 1.0
+        """Time per batch at first / time per batch at the end; 1 if nothing was
+        changed."""
+        return (
+            self.batch_s[0] / self.batch_s[-1]
+            if len(self.batch_s) > 1 and self.after != self.before
+            else 1.0
+        )
 
     @property
     def changes(self) -> str:
@@ -234,7 +291,11 @@ class Tuning:
             "num_workers": (before.num_workers, after.num_workers),
             "prefetch_factor": (before.prefetched, after.prefetched),
         }
-        changes = [f"{name}={now} instead of {then}" for name, (then, now) in values.items() if then != now]
+        changes = [
+            f"{name}={now} instead of {then}"
+            for name, (then, now) in values.items()
+            if then != now
+        ]
         return ", ".join(changes) or f"num_workers={after.num_workers} stays"
 
     def __str__(self) -> str:

@@ -1,4 +1,5 @@
-"""Requested values: DataLoader settings, the rules of measuring and searching, one configuration of a grid."""
+"""Requested values: DataLoader settings, the rules of measuring and searching, one
+configuration of a grid."""
 
 import hashlib
 import json
@@ -30,9 +31,13 @@ _TUNED = (
     "in_order", "timeout",
 )  # fmt: skip
 DEFAULT_PREFETCH = 2  # torch's, where prefetch_factor is None
-_USUAL_EPOCHS = 10  # of a training: with one epoch persistent workers would save nothing
-Recipe = Mapping[str, Any]  # how a trial process makes an object: a ``_target_``, as Hydra has it, and its arguments
-NO_STEP = "nws_sweep.dataloading.training_steps.Nothing"  # the ``_target_`` of a configuration without a training step
+# of a training: with one epoch persistent workers would save nothing
+_USUAL_EPOCHS = 10
+# how a trial process makes an object: a ``_target_``, as Hydra has it, and its
+# arguments
+Recipe = Mapping[str, Any]
+# the ``_target_`` of a configuration without a training step
+NO_STEP = "nws_sweep.dataloading.training_steps.Nothing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,17 +46,25 @@ class LoaderSettings:
 
     batch_size: Count | None  # None if a batch_sampler or the dataset makes the batches
     num_workers: Workers = 0  # worker processes; 0 loads in the main process
-    pin_memory: bool = False  # copy batches into page-locked memory; no effect without an accelerator
-    prefetch_factor: Count | None = None  # batches that each worker loads ahead; None without workers
-    persistent_workers: bool = False  # keep workers between epochs; False without workers
-    shuffle: bool = False  # a new random order each epoch; False for an iterable dataset
+    # copy batches into page-locked memory; no effect without an accelerator
+    pin_memory: bool = False
+    # batches that each worker loads ahead; None without workers
+    prefetch_factor: Count | None = None
+    # keep workers between epochs; False without workers
+    persistent_workers: bool = False
+    # a new random order each epoch; False for an iterable dataset
+    shuffle: bool = False
     drop_last: bool = False  # omit an incomplete last batch
-    multiprocessing_context: StartMethod | None = None  # start method of the workers; None for the default
-    timeout: SecondsOr0 = 0.0  # seconds to wait for a batch from the workers; 0 for no limit
-    in_order: bool = True  # deliver batches in order, else as they are finished (torch 2.6 and later)
+    # start method of the workers; None for the default
+    multiprocessing_context: StartMethod | None = None
+    # seconds to wait for a batch from the workers; 0 for no limit
+    timeout: SecondsOr0 = 0.0
+    # deliver batches in order, else as they are finished (torch 2.6 and later)
+    in_order: bool = True
 
     def canonical(self) -> "LoaderSettings":
-        """The settings without those that DataLoader rejects for num_workers=0 (ValueError)."""
+        """The settings without those that DataLoader rejects for num_workers=0
+        (ValueError)."""
         if self.num_workers:
             return self
         return replace(
@@ -70,16 +83,22 @@ class LoaderSettings:
 
     @property
     def prefetched(self) -> int:
-        """Batches that each worker loads ahead: ``prefetch_factor``, or torch's default."""
-        return DEFAULT_PREFETCH if self.prefetch_factor is None else self.prefetch_factor
+        """Batches that each worker loads ahead: ``prefetch_factor``, or torch's
+        default."""
+        return (
+            DEFAULT_PREFETCH if self.prefetch_factor is None else self.prefetch_factor
+        )
 
     @property
     def queued_batches(self) -> int:
         """Batches that the workers may hold ready or in preparation."""
         return self.num_workers * self.prefetched
 
-    def changes(self, before: "LoaderSettings", searched: Iterable[str] = ()) -> dict[str, Any]:
-        """The keywords to change in a loader with settings ``before``: num_workers, what was searched or differs."""
+    def changes(
+        self, before: "LoaderSettings", searched: Iterable[str] = ()
+    ) -> dict[str, Any]:
+        """The keywords to change in a loader with settings ``before``: num_workers,
+        what was searched or differs."""
         after = replace(self, prefetch_factor=self.prefetched)
         before = replace(before, prefetch_factor=before.prefetched)
         names = {"num_workers", *searched}
@@ -92,9 +111,14 @@ class LoaderSettings:
         return changes
 
     def differing(self, base: "LoaderSettings") -> str:
-        """The settings that differ from ``base``, except num_workers, as ``key=value``; empty if none differs."""
+        """The settings that differ from ``base``, except num_workers, as ``key=value``;
+        empty if none differs."""
         values, base_values = asdict(self), asdict(base)
-        names = [name for name in values if name != "num_workers" and values[name] != base_values[name]]
+        names = [
+            name
+            for name in values
+            if name != "num_workers" and values[name] != base_values[name]
+        ]
         return " ".join(f"{name}={shown(values[name])}" for name in names)
 
 
@@ -103,20 +127,30 @@ class MeasureRules:
     """How a trial measures and when it has converged; presets are in conf/measure."""
 
     mode: Mode = "steady"  # or ``epoch``: whole epochs
-    precision: Precision = 0.05  # half-width of the 95 % interval to reach, as a share of the mean
+    # half-width of the 95 % interval to reach, as a share of the mean
+    precision: Precision = 0.05
     window_s: Seconds = 0.5  # least duration of a window
-    windows: Count = 5  # least number of windows, in mode ``steady``; an interval needs three
+    # least number of windows, in mode ``steady``; an interval needs three
+    windows: Count = 5
     trial_limit_s: Seconds = 20.0  # no window begins later in a trial
-    epochs: Count = 1  # least number of epochs, in mode ``epoch``; see ``shared_epochs``
-    kill_after_s: Seconds | None = 600.0  # a trial that takes longer is killed; None for no limit
-    interleave: Count = 8  # candidates measured in interleaved time slices; 1 measures one after the other
-    cache: Cache = "auto"  # or ``warm``, or ``cold``: files are dropped from the page cache before each time slice
-    cache_files: tuple[str, ...] | None = None  # files and folders that ``cold`` drops, which needs them
-    memory_budget_bytes: Count | None = None  # of all trial processes together; None for most of the free memory
+    # least number of epochs, in mode ``epoch``; see ``shared_epochs``
+    epochs: Count = 1
+    # a trial that takes longer is killed; None for no limit
+    kill_after_s: Seconds | None = 600.0
+    # candidates measured in interleaved time slices; 1 measures one after the other
+    interleave: Count = 8
+    # or ``warm``, or ``cold``: files are dropped from the page cache before each time
+    # slice
+    cache: Cache = "auto"
+    # files and folders that ``cold`` drops, which needs them
+    cache_files: tuple[str, ...] | None = None
+    # of all trial processes together; None for most of the free memory
+    memory_budget_bytes: Count | None = None
 
     @property
     def shared_epochs(self) -> int:
-        """Epochs over which the start of persistent workers is shared out: as many as a training has, if not given."""
+        """Epochs over which the start of persistent workers is shared out: as many as a
+        training has, if not given."""
         return self.epochs if self.epochs > 1 else _USUAL_EPOCHS
 
 
@@ -126,20 +160,28 @@ class SearchRules:
 
     strategy: AnyStrategy  # of ``ranges.STRATEGIES``, or ``online``
     candidates: Candidates  # allowed values of num_workers, ascending and distinct
-    patience: CountOr0 = 3  # consecutive candidates without improvement allowed before the search stops
+    # consecutive candidates without improvement allowed before the search stops
+    patience: CountOr0 = 3
     max_workers: Workers | None = None  # the user's limit; None for none
     tolerance: Share = 0.03  # share of the time that twice as many workers must save
-    reference: Workers | None = None  # num_workers for comparison; dropped if it is not a candidate; None for none
-    time_limit_s: Seconds | None = None  # ends the search with the best so far; None for the runner's default
-    # Names of settings to search after num_workers; None for prefetch_factor and persistent_workers, unless given.
+    # num_workers for comparison; dropped if it is not a candidate; None for none
+    reference: Workers | None = None
+    # ends the search with the best so far; None for the runner's default
+    time_limit_s: Seconds | None = None
+    # Names of settings to search after num_workers; None for prefetch_factor and
+    # persistent_workers, unless given.
     settings: tuple[Searchable, ...] | None = ()
 
     def searched(self, base: LoaderSettings) -> tuple[str, ...]:
-        """The settings to search after num_workers in a loader with settings ``base``."""
+        """The settings to search after num_workers in a loader with settings
+        ``base``."""
         if self.settings is not None:
             return self.settings
         names = []
-        if self.strategy in ("adaptive", ONLINE_STRATEGY) and base.prefetch_factor is None:
+        if (
+            self.strategy in ("adaptive", ONLINE_STRATEGY)
+            and base.prefetch_factor is None
+        ):
             names.append("prefetch_factor")
         if self.strategy == "adaptive" and not base.persistent_workers:
             names.append("persistent_workers")
@@ -148,7 +190,8 @@ class SearchRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """One point of a grid: everything that is held fixed while num_workers is searched."""
+    """One point of a grid: everything that is held fixed while num_workers is
+    searched."""
 
     columns: Mapping[str, Any]  # identifying columns, in the order of results.csv
     dataset: Recipe
@@ -157,24 +200,35 @@ class Configuration:
     measure: MeasureRules
     search: SearchRules
     collate_fn: Recipe | None = None  # None for the DataLoader's default
-    services: Mapping[str, Recipe] = field(default_factory=dict)  # of context managers around the search
+    # of context managers around the search
+    services: Mapping[str, Recipe] = field(default_factory=dict)
     seed: int = 0  # of torch in each trial
-    # Compared samples: None for a few of each candidate, True also for an epoch of an iterable dataset, False for none.
+    # Compared samples: None for a few of each candidate, True also for an epoch of an
+    # iterable dataset, False for none.
     check_samples: bool | None = None
-    ranks: Ranks = 1  # loaders that run at the same time on this host, of which one is measured; settings are of each
+    # loaders that run at the same time on this host, of which one is measured;
+    # settings are of each
+    ranks: Ranks = 1
 
     def label_of(self, columns: Iterable[str]) -> str:
         """The given identifying columns as one line of ``key=value``."""
-        return " ".join(f"{name}={shown(self.columns[name])}" for name in columns if name in self.columns)
+        return " ".join(
+            f"{name}={shown(self.columns[name])}"
+            for name in columns
+            if name in self.columns
+        )
 
     def differing(self, settings: LoaderSettings) -> str:
-        """The settings of a candidate that differ from the configuration, except num_workers; mostly empty."""
+        """The settings of a candidate that differ from the configuration, except
+        num_workers; mostly empty."""
         configured = self.loader.with_workers(settings.num_workers)
-        return "" if settings == configured else settings.differing(configured)  # comparing first is ten times as fast
+        # comparing first is ten times as fast
+        return "" if settings == configured else settings.differing(configured)
 
     @property
     def has_step(self) -> bool:
-        """Whether a training step was given; without one a loop still takes a little time for each batch."""
+        """Whether a training step was given; without one a loop still takes a little
+        time for each batch."""
         return self.training_step.get("_target_") != NO_STEP
 
     @property
@@ -195,36 +249,50 @@ class ProcessState:
 
     environment: Mapping[str, str] = field(repr=False)
     import_path: tuple[str, ...]  # ``sys.path``
-    libraries: Mapping[str, Any] = field(default_factory=dict)  # settings of imported ones, by the function that reads
+    # settings of imported ones, by the function that reads
+    libraries: Mapping[str, Any] = field(default_factory=dict)
     cpus: Collection[int] | None = None  # on which it may run; None where it is unknown
-    open_files: tuple[int, int] | None = None  # the soft and the hard limit; None where it is unknown
+    # the soft and the hard limit; None where it is unknown
+    open_files: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSpec:
-    """The specification of a trial process: plain values, which can be sent to any process."""
+    """The specification of a trial process: plain values, which can be sent to any
+    process."""
 
     configuration: Configuration
     state: ProcessState  # of the program
-    start_method: str | None = None  # of multiprocessing, which workers follow; None for the platform's default
-    working_folder: str = "."  # base of relative paths of the dataset: where the user started the command
-    log_path: str | None = None  # file for standard output and error of the trial process and its workers
+    # of multiprocessing, which workers follow; None for the platform's default
+    start_method: str | None = None
+    # base of relative paths of the dataset: where the user started the command
+    working_folder: str = "."
+    # file for standard output and error of the trial process and its workers
+    log_path: str | None = None
     rank: int = 0  # whose share of the samples is loaded
 
 
 def plain(value: Any) -> Any:
-    """What JSON has instead of a value that it lacks: the number of a NumPy scalar, else text."""
+    """What JSON has instead of a value that it lacks: the number of a NumPy scalar,
+    else text."""
     return value.item() if getattr(value, "ndim", None) == 0 else str(value)
 
 
 def shown(value: Any) -> str:
-    """A value of a configuration as typed on the command line: true, null and plain numbers."""
+    """A value of a configuration as typed on the command line: true, null and plain
+    numbers."""
     return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
 
 
 def varying_columns(configurations: Sequence[Configuration]) -> tuple[str, ...]:
-    """The columns whose values differ between configurations, and ``dataset``, in their own order."""
-    names = dict.fromkeys(name for configuration in configurations for name in configuration.columns)
+    """The columns whose values differ between configurations, and ``dataset``, in their
+    own order."""
+    names = dict.fromkeys(
+        name for configuration in configurations for name in configuration.columns
+    )
     return tuple(
-        name for name in names if name == "dataset" or len({str(c.columns.get(name)) for c in configurations}) > 1
+        name
+        for name in names
+        if name == "dataset"
+        or len({str(c.columns.get(name)) for c in configurations}) > 1
     )

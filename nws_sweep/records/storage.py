@@ -1,4 +1,5 @@
-"""The files of a run and of a grid: their names, writing and reading. Every file is written atomically."""
+"""The files of a run and of a grid: their names, writing and reading. Every file is
+written atomically."""
 
 import contextlib
 import hashlib
@@ -42,11 +43,13 @@ class StoredRun:
 
     folder: Path
     result: SearchRecord
-    batches_error: str = ""  # why batches.csv cannot be read; empty if it can, or does not exist
+    # why batches.csv cannot be read; empty if it can, or does not exist
+    batches_error: str = ""
 
     @property
     def recorded(self) -> SearchRecord:
-        """The result with the records of its batches, if costs.csv exists and can be read; each use reads it."""
+        """The result with the records of its batches, if costs.csv exists and can be
+        read; each use reads it."""
         if not any(trial.records for trial in self.result.trials):
             with contextlib.suppress(NotARunError):
                 return with_records(self)
@@ -61,8 +64,10 @@ class Stored:
     is_grid: bool  # True if each configuration has a sub-folder
     runs: tuple[StoredRun, ...]  # in the order of measuring
     unreadable: tuple[str, ...] = ()  # one line per unreadable result
-    set_aside: tuple[str, ...] = ()  # one line per unreadable file that a resumption set aside
-    axes: tuple[str, ...] = ()  # of a selection: the columns that vary in the whole grid
+    # one line per unreadable file that a resumption set aside
+    set_aside: tuple[str, ...] = ()
+    # of a selection: the columns that vary in the whole grid
+    axes: tuple[str, ...] = ()
 
 
 def safe_name(name: str, refused: str) -> str:
@@ -70,20 +75,31 @@ def safe_name(name: str, refused: str) -> str:
 
     A name changed by this, or cut because of its length, ends in a hash.
     """
-    safe = re.sub(refused, "_", name).encode()[:_LONGEST_NAME].decode(errors="ignore").lstrip(".")
-    return safe if safe == name else f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    safe = (
+        re.sub(refused, "_", name)
+        .encode()[:_LONGEST_NAME]
+        .decode(errors="ignore")
+        .lstrip(".")
+    )
+    return (
+        safe
+        if safe == name
+        else f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    )
 
 
 def numbered(name: str) -> Iterator[str]:
     """The name, then ``NAME-2``, ``NAME-3``, ..."""
-    return (name if number == 1 else f"{name}-{number}" for number in itertools.count(1))
+    return (
+        name if number == 1 else f"{name}-{number}" for number in itertools.count(1)
+    )
 
 
 def save(folder: Path, result: SearchRecord) -> None:
     """Writes the files of one configuration, complete or interrupted.
 
-    batches.csv is on the disk before result.json, so that a power failure never leaves a result without its batches.
-    A folder that is removed meanwhile is made again.
+    batches.csv is on the disk before result.json, so that a power failure never leaves
+    a result without its batches. A folder that is removed meanwhile is made again.
     """
     try:
         _write(folder, result)
@@ -100,7 +116,8 @@ def _write(folder: Path, result: SearchRecord) -> None:
 
 
 def load(folder: Path) -> StoredRun:
-    """Reads the result of one configuration, with what of batches.csv and costs.csv can be read, to resume its search.
+    """Reads the result of one configuration, with what of batches.csv and costs.csv can
+    be read, to resume its search.
 
     NotARunError if result.json is missing or cannot be read.
     """
@@ -109,13 +126,16 @@ def load(folder: Path) -> StoredRun:
     if not (folder / BATCHES).exists():
         return run
     try:
-        return replace(run, result=_read(folder / BATCHES, partial(codec.with_windows, run.result)))
+        return replace(
+            run, result=_read(folder / BATCHES, partial(codec.with_windows, run.result))
+        )
     except NotARunError as error:
         return replace(run, batches_error=str(error))
 
 
 def with_records(run: StoredRun) -> SearchRecord:
-    """The result with the records of its batches; NotARunError if costs.csv is missing or cannot be read."""
+    """The result with the records of its batches; NotARunError if costs.csv is missing
+    or cannot be read."""
     path = run.folder / COSTS
     if not path.exists():
         raise NotARunError(f"{run.folder}: no {COSTS}, so nothing can be predicted")
@@ -131,9 +151,12 @@ def set_aside(folder: Path, why: str) -> Path:
 
 
 def copy_batches(folder: Path) -> None:
-    """Copies batches.csv as interrupted, if it has rows and no copy is equal: unfinished trials are measured again."""
+    """Copies batches.csv as interrupted, if it has rows and no copy is equal:
+    unfinished trials are measured again."""
     path = folder / BATCHES
-    copies = [atomic.read_bytes(copy) for copy in folder.glob(f"{BATCHES}.interrupted-*")]
+    copies = [
+        atomic.read_bytes(copy) for copy in folder.glob(f"{BATCHES}.interrupted-*")
+    ]
     if has_rows(path) and (content := atomic.read_bytes(path)) not in copies:
         atomic.write_bytes(atomic.free_name(path, "interrupted"), content)
 
@@ -151,7 +174,8 @@ def output_folder() -> Path:
 
 
 def new_folder(kind: str, suffix: str = "", output: Path | None = None) -> Path:
-    """Makes a folder named after the time in ``runs`` or ``sweeps`` of an output folder, or of the usual one."""
+    """Makes a folder named after the time in ``runs`` or ``sweeps`` of an output
+    folder, or of the usual one."""
     parent = ((output or output_folder()) / kind).absolute()
     parent.mkdir(parents=True, exist_ok=True)
     names = numbered(f"{datetime.now().astimezone():%Y-%m-%d_%H-%M-%S}{suffix}")
@@ -168,12 +192,23 @@ def _is_made(folder: Path) -> bool:
 
 
 def newest() -> Path:
-    """The folder of the newest run or grid below the output folder; NotARunError if there is none."""
+    """The folder of the newest run or grid below the output folder; NotARunError if
+    there is none."""
     output = output_folder()
-    folders = [folder for kind in ("runs", "sweeps") for folder in output.glob(f"{kind}/*") if holds_results(folder)]
+    folders = [
+        folder
+        for kind in ("runs", "sweeps")
+        for folder in output.glob(f"{kind}/*")
+        if holds_results(folder)
+    ]
     if not folders:
         raise NotARunError(f"{output}: no run or grid of nws_sweep; name its folder")
-    return max(folders, key=lambda folder: max(result.stat().st_mtime for result in folder.rglob(RESULT)))
+    return max(
+        folders,
+        key=lambda folder: max(
+            result.stat().st_mtime for result in folder.rglob(RESULT)
+        ),
+    )
 
 
 def holds_results(folder: Path) -> bool:
@@ -182,11 +217,16 @@ def holds_results(folder: Path) -> bool:
 
 
 def find(folder: Path) -> Stored:
-    """Reads the results of a run, or of all configurations of a grid; NotARunError if none is readable."""
+    """Reads the results of a run, or of all configurations of a grid; NotARunError if
+    none is readable."""
     is_grid = not (folder / RESULT).is_file()
     paths = sorted(folder.rglob(RESULT)) if is_grid else [folder / RESULT]
     if not paths:
-        why = "no such folder" if not folder.is_dir() else f"no {RESULT} in it or in a folder in it"
+        why = (
+            "no such folder"
+            if not folder.is_dir()
+            else f"no {RESULT} in it or in a folder in it"
+        )
         raise NotARunError(f"{folder}: not a run or a grid of nws_sweep ({why})")
     runs, unreadable = [], []
     for path in paths:
@@ -197,9 +237,17 @@ def find(folder: Path) -> Stored:
     if not runs:
         raise NotARunError(unreadable[0])
     runs.sort(key=lambda run: run.result.started_at)
-    aside = (path.relative_to(folder) for path in sorted(folder.rglob(f"*.{UNREADABLE}-*")))
+    aside = (
+        path.relative_to(folder) for path in sorted(folder.rglob(f"*.{UNREADABLE}-*"))
+    )
     lines = tuple(f"{path}: could not be read, and was set aside" for path in aside)
-    return Stored(folder=folder, is_grid=is_grid, runs=tuple(runs), unreadable=tuple(unreadable), set_aside=lines)
+    return Stored(
+        folder=folder,
+        is_grid=is_grid,
+        runs=tuple(runs),
+        unreadable=tuple(unreadable),
+        set_aside=lines,
+    )
 
 
 def _stored_run(path: Path) -> StoredRun:
@@ -220,4 +268,6 @@ def _read(path: Path, parse: Callable[[str], _Content]) -> _Content:
     try:
         return parse(atomic.read_text(path))
     except (*codec.UNREADABLE, OSError) as error:
-        raise NotARunError(f"{path}: cannot be read ({one_line(repr(error), 120)})") from error
+        raise NotARunError(
+            f"{path}: cannot be read ({one_line(repr(error), 120)})"
+        ) from error

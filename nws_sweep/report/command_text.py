@@ -16,7 +16,8 @@ from nws_sweep.records import shown, storage
 from nws_sweep.report import page, snippets
 
 _COMPARED = ["", "num_workers", "time of a", "A", "B", "B / A", "verdict"]
-_MOST_ROWS = 32  # with several prefetch_factor or in_order; of more only the best num_workers of each
+# with several prefetch_factor or in_order; of more only the best num_workers of each
+_MOST_ROWS = 32
 _VARIED = ("prefetch_factor", "in_order")
 _SWITCHES = {"true": True, "false": False}
 
@@ -25,7 +26,8 @@ def predictions(configuration: ConfigurationSummary, options: Namespace) -> str:
     """Prints the predictions for a configuration, with the options of ``predict``.
 
     Raises:
-        ConfigurationError: If an option is not allowed, or no costs of batches were recorded.
+        ConfigurationError: If an option is not allowed, or no costs of batches were
+            recorded.
         NotARunError: If costs.csv is missing or cannot be read.
     """
     asked_numbers = numbers("num_workers", options.num_workers)
@@ -42,7 +44,9 @@ def predictions(configuration: ConfigurationSummary, options: Namespace) -> str:
     variants = []
     for prefetch_factor in prefetches:
         for in_order in orders:
-            _, variant = recorded.asked(prefetch_factor=prefetch_factor, in_order=in_order, cpus=options.cpus)
+            _, variant = recorded.asked(
+                prefetch_factor=prefetch_factor, in_order=in_order, cpus=options.cpus
+            )
             variants.append(variant)
     return _render(configuration.label, recorded, variants, asked_numbers)
 
@@ -64,20 +68,34 @@ def numbers(name: str, text: str) -> list[int]:
     return sorted(values)
 
 
-def _render(label: str, recorded: WhatIf, variants: Sequence[QueueSettings], asked: Sequence[int]) -> str:
+def _render(
+    label: str,
+    recorded: WhatIf,
+    variants: Sequence[QueueSettings],
+    asked: Sequence[int],
+) -> str:
     trials = recorded.model.trials
     measured = [trial.settings.num_workers for trial in trials]
     numbers = sorted({*what_if.ladder(asked), *measured} & {*asked})
     rows, best_of_variants = [], []
     for variant in variants:
-        predicted = [recorded.predict(replace(variant, num_workers=number)) for number in numbers]
+        predicted = [
+            recorded.predict(replace(variant, num_workers=number)) for number in numbers
+        ]
         rows += predicted
         best_of_variants.append(recorded.recommended(predicted))
     if len(rows) > _MOST_ROWS and len(variants) > 1:
         rows = best_of_variants
     best = recorded.recommended(rows).settings
-    varied = [name for name in _VARIED if len({getattr(variant, name) for variant in variants}) > 1]
-    chosen = {name: f"{name}={shown(getattr(best, name))}" for name in ("num_workers", *_VARIED)}
+    varied = [
+        name
+        for name in _VARIED
+        if len({getattr(variant, name) for variant in variants}) > 1
+    ]
+    chosen = {
+        name: f"{name}={shown(getattr(best, name))}"
+        for name in ("num_workers", *_VARIED)
+    }
     return page.rendered(
         "prediction.txt", label=label, what_if=recorded, best=best, recorded=measured, table=_table(rows, varied),
         costs=sum(len(trial.records.made) for trial in trials), sizing=_sizing(recorded, best, numbers),
@@ -106,7 +124,9 @@ def _table(rows: Sequence[Predicted], varied: Sequence[str]) -> str:
     return snippets.markdown_table(table)
 
 
-def _sizing(recorded: WhatIf, best: QueueSettings, numbers: Sequence[int]) -> Iterator[str]:
+def _sizing(
+    recorded: WhatIf, best: QueueSettings, numbers: Sequence[int]
+) -> Iterator[str]:
     paces = [*recorded.sizing(best, numbers).items()]
     if not paces:
         return
@@ -114,7 +134,9 @@ def _sizing(recorded: WhatIf, best: QueueSettings, numbers: Sequence[int]) -> It
     counted = "1 CPU is" if cpus == 1 else f"{units.counted(cpus, 'CPU')} are"
     answer = f"{counted} enough to keep the training step busy after the start"
     if batch_s > recorded.step_s * (1 + recorded.tolerance):
-        answer = f"no number of CPUs keeps the training step busy; {counted} as fast as any"
+        answer = (
+            f"no number of CPUs keeps the training step busy; {counted} as fast as any"
+        )
     line = f"{answer}: a batch takes {units.seconds(batch_s)} with num_workers={num_workers}"
     if len(paces) > 1:
         _, (slower_s, _) = paces[-2]
@@ -127,7 +149,9 @@ def of_comparison(comparison: RunComparison) -> str:
     table = snippets.markdown_table([_COMPARED, *map(_row, comparison.pairs)])
     verdicts = Counter(map(_verdict, comparison.pairs))
     counts = ", ".join(f"{count} {name}" for name, count in verdicts.items())
-    return page.rendered("comparison.txt", comparison=comparison, table=table, counts=counts)
+    return page.rendered(
+        "comparison.txt", comparison=comparison, table=table, counts=counts
+    )
 
 
 def _row(pair: Pair) -> list[str]:
@@ -137,18 +161,29 @@ def _row(pair: Pair) -> list[str]:
     figures = [units.NOTHING] * 4
     times = pair.times
     if times:
-        figures = [times.quantity.value, units.interval(times.base), units.interval(times.compared), str(times.ratio)]
+        figures = [
+            times.quantity.value,
+            units.interval(times.base),
+            units.interval(times.compared),
+            str(times.ratio),
+        ]
     return [pair.label, setting, *figures, _verdict(pair)]
 
 
 def _setting(configuration: ConfigurationSummary) -> str:
     if configuration.answer is None:
         return units.NOTHING
-    return snippets.of_trial(configuration.answer, configuration.configuration).candidate
+    return snippets.of_trial(
+        configuration.answer, configuration.configuration
+    ).candidate
 
 
 def _verdict(pair: Pair) -> str:
     if pair.change:
         return pair.change.value
-    failed = [name for name, configuration in (("A", pair.a), ("B", pair.b)) if configuration.best is None]
+    failed = [
+        name
+        for name, configuration in (("A", pair.a), ("B", pair.b))
+        if configuration.best is None
+    ]
     return f"failed in {' and '.join(failed)}"

@@ -1,4 +1,5 @@
-"""What ``nws_sweep.explain`` returns: the stages of a sample, and the epoch without each of them."""
+"""What ``nws_sweep.explain`` returns: the stages of a sample, and the epoch without
+each of them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -17,7 +18,15 @@ from nws_sweep.report.tables import Rows
 if TYPE_CHECKING:
     import pandas as pd
 
-_HEADER = ("stage", "share of a sample", "per sample", "on a CPU", "epoch without it", "workers without it", "code")
+_HEADER = (
+    "stage",
+    "share of a sample",
+    "per sample",
+    "on a CPU",
+    "epoch without it",
+    "workers without it",
+    "code",
+)
 _OF_REPLAYS = ("spread", "cpu", "wait", "copy")
 _LEAST_SHARE, _MOST_ROWS = 0.01, 12
 
@@ -32,7 +41,8 @@ class Explanation:
         stages: The most expensive first.
         num_workers: Workers of the epoch, the recommended ones.
         epoch_s: Seconds of the epoch; None if its length is unknown.
-        advice: Lines about the epoch and the whole sample: where the time goes, whole batches that are faster.
+        advice: Lines about the epoch and the whole sample: where the time goes, whole
+            batches that are faster.
     """
 
     stages: tuple[Stage, ...]
@@ -85,7 +95,9 @@ def of(configuration: ConfigurationSummary) -> Explanation:
         )
     epoch_s = best.measurement.epoch_s if best.measurement else None
     lines = [accounts.line(best), *advice.on_samples(configuration.run.recorded)]
-    return Explanation(stages, best.num_workers, epoch_s, tuple(line for line in lines if line))
+    return Explanation(
+        stages, best.num_workers, epoch_s, tuple(line for line in lines if line)
+    )
 
 
 def of_record(record: SearchRecord) -> Explanation:
@@ -105,8 +117,11 @@ def _flat(stage: Stage) -> dict[str, Any]:
 
 
 def table(stages: Sequence[Stage]) -> list[list[str]]:
-    """Lists the header, and the cells of stages that take a hundredth of a sample's time, at most twelve."""
-    expensive = [stage for stage in stages if stage.share >= _LEAST_SHARE and stage.depth <= 1]
+    """Lists the header, and the cells of stages that take a hundredth of a sample's
+    time, at most twelve."""
+    expensive = [
+        stage for stage in stages if stage.share >= _LEAST_SHARE and stage.depth <= 1
+    ]
     return [list(_HEADER), *map(_cells, nested(expensive[:_MOST_ROWS]))]
 
 
@@ -124,8 +139,11 @@ def _cells(stage: Stage) -> list[str]:
 
 
 def sentences(stages: Sequence[Stage], num_workers: int) -> Iterator[str]:
-    """Says what is saved without the most expensive stage, and which stages cost workers but no time."""
-    replayed = [stage for stage in stages if stage.saved is not None and stage.depth == 0]
+    """Says what is saved without the most expensive stage, and which stages cost
+    workers but no time."""
+    replayed = [
+        stage for stage in stages if stage.saved is not None and stage.depth == 0
+    ]
     dearest = max(replayed, key=_saved, default=None)
     if dearest and _saved(dearest) >= NO_TIME:
         yield sentence(dearest, num_workers)
@@ -143,12 +161,14 @@ def sentence(stage: Stage, num_workers: int) -> str:
 
 
 def _saved(stage: Stage) -> float:
-    """The share of the epoch that is saved without the stage; 0 if it was not replayed."""
+    """The share of the epoch that is saved without the stage; 0 if it was not
+    replayed."""
     return stage.saved or 0.0
 
 
 def _fewer(stage: Stage, num_workers: int) -> str:
-    """Says how many workers would do without the stage; empty if it is unknown, or no fewer."""
+    """Says how many workers would do without the stage; empty if it is unknown, or no
+    fewer."""
     if stage.workers_without is None or stage.workers_without >= num_workers:
         return ""
     return f"{units.counted(stage.workers_without, 'worker')} would do instead of {num_workers}"

@@ -1,4 +1,5 @@
-"""The pictures of a report, the most important first; each is drawn on request from a pure value."""
+"""The pictures of a report, the most important first; each is drawn on request from a
+pure value."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -30,34 +31,47 @@ class Illustration:
     alt: str  # a description with its figures
 
     def save(self, folder: Path) -> Path:
-        """Draws the picture and writes it as PNG, with an SVG beside it; returns the path of the PNG."""
+        """Draws the picture and writes it as PNG, with an SVG beside it; returns the
+        path of the PNG."""
         figure = self.draw(self.title)
         for kind in ("png", "svg"):
-            atomic.write_bytes(folder / f"{self.name}.{kind}", style.rendered(figure, kind))
+            atomic.write_bytes(
+                folder / f"{self.name}.{kind}", style.rendered(figure, kind)
+            )
         return folder / f"{self.name}.png"
 
 
 def of(summary: Summary, batches: Batches) -> tuple[Illustration, ...]:
-    """Selects the pictures for which this run or grid has data, the most important first."""
+    """Selects the pictures for which this run or grid has data, the most important
+    first."""
     if not summary.stored.is_grid:
         (only,) = summary.configurations
-        return (*_curves("time", line_charts.times(summary), min), *of_configuration(only, batches))
+        return (
+            *_curves("time", line_charts.times(summary), min),
+            *of_configuration(only, batches),
+        )
     throughput = _curves("throughput", line_charts.throughput(summary), max)
     fastest = _batches(summary.fastest, batches) if summary.fastest else ()
     return (*throughput, *_best(summary), *fastest)
 
 
-def of_configuration(summary: ConfigurationSummary, batches: Batches) -> tuple[Illustration, ...]:
+def of_configuration(
+    summary: ConfigurationSummary, batches: Batches
+) -> tuple[Illustration, ...]:
     """Selects the pictures in the folder of a configuration."""
     return (*_stages(summary), *_batches(summary, batches))
 
 
 def _stages(configuration: ConfigurationSummary) -> Iterator[Illustration]:
-    stages = [*nested([stage for stage in configuration.stages if stage.saved is not None])]
+    stages = [
+        *nested([stage for stage in configuration.stages if stage.saved is not None])
+    ]
     if not stages:
         return
     outer = [stage for stage in stages if not stage.depth]
-    shares = ", ".join(f"{stage.name} {units.share(stage.share)}" for stage in outer[:3])
+    shares = ", ".join(
+        f"{stage.name} {units.share(stage.share)}" for stage in outer[:3]
+    )
     alt = f"Shares of a sample's time in the worker: {shares}."
     saving = max(outer, key=lambda stage: stage.saved or 0.0)
     if saving.saved:
@@ -66,19 +80,27 @@ def _stages(configuration: ConfigurationSummary) -> Iterator[Illustration]:
     yield Illustration(plots.STAGES, partial(bars.draw_stages, stages), title, alt)
 
 
-def _curves(name: str, chart: Chart, choose: Callable[..., Any]) -> Iterator[Illustration]:
+def _curves(
+    name: str, chart: Chart, choose: Callable[..., Any]
+) -> Iterator[Illustration]:
     if not chart.panels:
         return
     alt = f"{chart.quantity.capitalize()} against num_workers{chart.left_out}."
     if chart.recommended:
-        panel, curve, best = choose(chart.recommended, key=lambda recommended: recommended[2].value)
+        panel, curve, best = choose(
+            chart.recommended, key=lambda recommended: recommended[2].value
+        )
         settings = f"num_workers={curve.best} {curve.changed}".rstrip()
         alt += f" The best: {units.rate(best)} with {settings}{_named(panel, curve.label)}."
     title = f"{name.capitalize()} against num_workers"
-    yield Illustration(f"{name}_vs_num_workers", partial(line_charts.draw, chart), title, alt)
+    yield Illustration(
+        f"{name}_vs_num_workers", partial(line_charts.draw, chart), title, alt
+    )
 
 
-def _batches(configuration: ConfigurationSummary, batches: Batches) -> Iterator[Illustration]:
+def _batches(
+    configuration: ConfigurationSummary, batches: Batches
+) -> Iterator[Illustration]:
     lines = batch_times.timelines(batches(configuration))
     if not lines:
         return
@@ -103,7 +125,9 @@ def _best(summary: Summary) -> Iterator[Illustration]:
         f"fastest has num_workers={first.num_workers}{_named(*settings)}."
     )
     draw = partial(bars.draw_best, best, unit=summary.rate_unit)
-    yield Illustration("best_per_configuration", draw, "Best setting per configuration", alt)
+    yield Illustration(
+        "best_per_configuration", draw, "Best setting per configuration", alt
+    )
 
 
 def _named(*names: str) -> str:

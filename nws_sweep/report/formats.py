@@ -18,7 +18,8 @@ FORMATS = ("table", "overrides", "kwargs", "lightning", "transformers", "yaml", 
 
 # Arguments of transformers.TrainingArguments, by the settings.
 _TRAINING_ARGUMENTS = {"batch_size": "per_device_train_batch_size"} | {
-    name: f"dataloader_{name}" for name in ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers")
+    name: f"dataloader_{name}"
+    for name in ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers")
 }
 
 # The C version is ten times as fast; some platforms lack it.
@@ -37,21 +38,25 @@ class Snippet:
     @property
     def file(self) -> str:
         """Writes comments and text as YAML."""
-        return "".join(f"# {joined_lines(line)}\n" for line in self.comments) + self.text
+        return (
+            "".join(f"# {joined_lines(line)}\n" for line in self.comments) + self.text
+        )
 
 
 def best_settings(summary: ConfigurationSummary) -> dict[str, Any] | None:
     """Selects the DataLoader keywords to paste; None without an answer.
 
-    The keywords are num_workers, settings that were searched or vary in the grid, and settings in which the measured
-    loader differs from the user's DataLoader, or from DataLoader's defaults if there is no DataLoader.
+    The keywords are num_workers, settings that were searched or vary in the grid, and
+    settings in which the measured loader differs from the user's DataLoader, or from
+    DataLoader's defaults if there is no DataLoader.
     """
     if summary.answer is None:
         return None
     facts, settings = summary.run.result.facts, summary.answer.settings
     original = facts.loader if facts and facts.loader else LoaderSettings(batch_size=1)
     searched = set(summary.searched)
-    if summary.project and settings.num_workers == 0:  # DataLoader rejects these settings without workers
+    # DataLoader rejects these settings without workers
+    if summary.project and settings.num_workers == 0:
         in_project = {*summary.project.keys, *summary.project.unclear}
         searched |= in_project & {"prefetch_factor", "persistent_workers"}
     return settings.changes(original, searched)
@@ -62,27 +67,35 @@ def render(summary: Summary, format_name: str, key: str | None = None) -> Snippe
 
     Args:
         summary: The results.
-        format_name: ``table``, ``yaml`` and ``json`` (one mapping for a run, a list for a grid) hold all
-            configurations, the others the fastest; ``best --help`` says for what.
-        key: The place of the settings in the user's configuration, such as ``data`` for ``++data.num_workers=4``: the
-            prefix of ``overrides`` and ``lightning``, and the package of ``yaml``, which Hydra then composes there.
-            Without it ``lightning`` uses LightningCLI's ``data``; ``overrides`` and the ``yaml`` of a run use the keys
-            of the project's config if one was measured.
+        format_name: ``table``, ``yaml`` and ``json`` (one mapping for a run, a list for
+            a grid) hold all configurations, the others the fastest; ``best --help``
+            says for what.
+        key: The place of the settings in the user's configuration, such as ``data`` for
+            ``++data.num_workers=4``: the prefix of ``overrides`` and ``lightning``, and
+            the package of ``yaml``, which Hydra then composes there. Without it
+            ``lightning`` uses LightningCLI's ``data``; ``overrides`` and the ``yaml``
+            of a run use the keys of the project's config if one was measured.
 
     Raises:
-        ConfigurationError: If the key is invalid, or a setting below it is a mapping of the project's config, or the
-            format holds one configuration and there are several datasets.
+        ConfigurationError: If the key is invalid, or a setting below it is a mapping of
+            the project's config, or the format holds one configuration and there are
+            several datasets.
     """
     if key and not ranges.fits(key, ranges.DottedKey):
-        raise ConfigurationError(one_line(f"--key {key}: must be names joined by dots, such as data.loader"))
+        raise ConfigurationError(
+            one_line(f"--key {key}: must be names joined by dots, such as data.loader")
+        )
     if format_name in ("table", "json") or (format_name == "yaml" and key is None):
         return _of_all(summary, format_name)
     number = len(summary.configurations)
     if number == 1:
         return _of_single(summary.configurations[0], format_name, key)
     fastest = summary.fastest
-    if fastest is None or "dataset" in summary.distinguishing:  # samples of two datasets cannot be compared
-        varying = f" ({', '.join(summary.distinguishing)})" if summary.distinguishing else ""
+    # samples of two datasets cannot be compared
+    if fastest is None or "dataset" in summary.distinguishing:
+        varying = (
+            f" ({', '.join(summary.distinguishing)})" if summary.distinguishing else ""
+        )
         raise ConfigurationError(
             f"--format {format_name}: holds one configuration, but there are {number}; "
             f"pick one with --where KEY=VALUE{varying}, or pass its folder"
@@ -107,12 +120,19 @@ def _of_all(summary: Summary, format_name: str) -> Snippet:
         return best_file(summary.configurations[0])
     mappings = [as_mapping(configuration) for configuration in summary.configurations]
     document = mappings if is_grid else mappings[0]
-    text = as_yaml(document) if format_name == "yaml" else json.dumps(document, indent=2) + "\n"
+    text = (
+        as_yaml(document)
+        if format_name == "yaml"
+        else json.dumps(document, indent=2) + "\n"
+    )
     return Snippet(text=text, comments=_labelled(summary, _about))
 
 
-def _labelled(summary: Summary, lines_of: Callable[[ConfigurationSummary], Iterator[str]]) -> tuple[str, ...]:
-    """Collects the lines about all configurations; of several configurations, with their labels."""
+def _labelled(
+    summary: Summary, lines_of: Callable[[ConfigurationSummary], Iterator[str]]
+) -> tuple[str, ...]:
+    """Collects the lines about all configurations; of several configurations, with
+    their labels."""
     lines = [summary.unlike_machines] if summary.unlike_machines else []
     for configuration in summary.configurations:
         label = f"{configuration.label}: " if len(summary.configurations) > 1 else ""
@@ -121,7 +141,8 @@ def _labelled(summary: Summary, lines_of: Callable[[ConfigurationSummary], Itera
 
 
 def as_mapping(configuration: ConfigurationSummary) -> dict[str, Any]:
-    """Describes an answer for other programs: configuration, how the answer was found, and keywords of DataLoader."""
+    """Describes an answer for other programs: configuration, how the answer was found,
+    and keywords of DataLoader."""
     status = configuration.status
     return {
         "configuration": dict(configuration.configuration.columns),
@@ -130,10 +151,14 @@ def as_mapping(configuration: ConfigurationSummary) -> dict[str, Any]:
     }
 
 
-def _of_single(configuration: ConfigurationSummary, format_name: str, key: str | None) -> Snippet:
+def _of_single(
+    configuration: ConfigurationSummary, format_name: str, key: str | None
+) -> Snippet:
     settings = best_settings(configuration)
     if not settings:
-        return Snippet(text="", comments=(f"{configuration.label}: {configuration.headline}",))
+        return Snippet(
+            text="", comments=(f"{configuration.label}: {configuration.headline}",)
+        )
     if key is not None and configuration.project is not None:
         project_keys.refuse_mapping(settings, configuration.project, key)
     comments = [*_about(configuration)]
@@ -155,9 +180,12 @@ def _of_single(configuration: ConfigurationSummary, format_name: str, key: str |
 
 
 def best_file(configuration: ConfigurationSummary) -> Snippet:
-    """Writes the best setting as YAML: keywords of DataLoader, or keys of the config if a project was measured."""
+    """Writes the best setting as YAML: keywords of DataLoader, or keys of the config if
+    a project was measured."""
     settings, project = best_settings(configuration), configuration.project
-    placed = project_keys.as_nodes(settings, project) if settings and project else settings
+    placed = (
+        project_keys.as_nodes(settings, project) if settings and project else settings
+    )
     lines = [*_about(configuration), *left_out(configuration)]
     if configuration.status is Status.MEASURED:
         lines.insert(0, Status.MEASURED.value)
@@ -181,23 +209,35 @@ def _beside_headline(configuration: ConfigurationSummary) -> Iterator[str]:
 
 
 def left_out(configuration: ConfigurationSummary) -> tuple[str, ...]:
-    """Comments on settings that have no key in the project's config; empty without a project."""
+    """Comments on settings that have no key in the project's config; empty without a
+    project."""
     settings, project = best_settings(configuration), configuration.project
-    return tuple(project_keys.left_out(settings, project)) if settings and project else ()
+    return (
+        tuple(project_keys.left_out(settings, project)) if settings and project else ()
+    )
 
 
 def overrides_in_place(configuration: ConfigurationSummary) -> str:
-    """Writes Hydra overrides with the best settings, with the keys of the config if a project was measured."""
+    """Writes Hydra overrides with the best settings, with the keys of the config if a
+    project was measured."""
     settings, project = best_settings(configuration) or {}, configuration.project
     if project is not None:
-        settings = {project.keys[name]: value for name, value in settings.items() if name in project.keys}
+        settings = {
+            project.keys[name]: value
+            for name, value in settings.items()
+            if name in project.keys
+        }
     return arguments(settings, "++")
 
 
 def arguments(settings: Settings, mark: str, key: str | None = None) -> str:
-    """Writes ``++data.num_workers=4 ...`` for Hydra; with ``--`` arguments of a LightningDataModule."""
+    """Writes ``++data.num_workers=4 ...`` for Hydra; with ``--`` arguments of a
+    LightningDataModule."""
     prefix = f"{key}." if key else ""
-    return " ".join(project_keys.override(f"{prefix}{name}", value, mark) for name, value in settings.items())
+    return " ".join(
+        project_keys.override(f"{prefix}{name}", value, mark)
+        for name, value in settings.items()
+    )
 
 
 def kwargs(settings: Settings) -> str:
@@ -206,7 +246,8 @@ def kwargs(settings: Settings) -> str:
 
 
 def transformers(settings: Settings) -> str:
-    """Writes ``per_device_train_batch_size=64, ...``, keywords of transformers.TrainingArguments.
+    """Writes ``per_device_train_batch_size=64, ...``, keywords of
+    transformers.TrainingArguments.
 
     A prefetch_factor of None, the default, is left out.
     """
@@ -218,8 +259,13 @@ def transformers(settings: Settings) -> str:
 
 
 def unknown_to_transformers(settings: Settings) -> Iterator[str]:
-    """Comments on settings that TrainingArguments lacks; newer versions have some of these settings."""
-    unknown = {name: value for name, value in settings.items() if name not in _TRAINING_ARGUMENTS}
+    """Comments on settings that TrainingArguments lacks; newer versions have some of
+    these settings."""
+    unknown = {
+        name: value
+        for name, value in settings.items()
+        if name not in _TRAINING_ARGUMENTS
+    }
     if unknown:
         yield f"not an argument of TrainingArguments in every version: {kwargs(unknown)}"
 

@@ -1,7 +1,9 @@
-"""The report as HTML, a self-contained file, and as Markdown; text from outside is escaped in both.
+"""The report as HTML, a self-contained file, and as Markdown; text from outside is
+escaped in both.
 
-The templates get a summary, and functions that give tables of formatted text and the phrases of an answer. HTML is
-escaped by Jinja; ``report.md`` calls ``line`` for each text and ``rows`` for each table.
+The templates get a summary, and functions that give tables of formatted text and the
+phrases of an answer. HTML is escaped by Jinja; ``report.md`` calls ``line`` for each
+text and ``rows`` for each table.
 """
 
 import base64
@@ -22,27 +24,36 @@ from nws_sweep.errors import joined_lines, printable
 from nws_sweep.records import Status, Trial
 from nws_sweep.report import explanation, formats, plots, snippets
 
-Picture = tuple[str, str, Path]  # title, a description with its figures, and the PNG, which has an SVG beside it
+# title, a description with its figures, and the PNG, which has an SVG beside it
+Picture = tuple[str, str, Path]
 
 
 def setting(configuration: ConfigurationSummary) -> str:
-    """Names the recommended setting of a configuration, such as ``num_workers=4``; empty without an answer."""
+    """Names the recommended setting of a configuration, such as ``num_workers=4``;
+    empty without an answer."""
     if configuration.answer is None:
         return ""
     return f"{_candidate(configuration, configuration.answer)}{configuration.configuration.rank_suffix}"
 
 
 def _candidate(configuration: ConfigurationSummary, trial: Trial) -> str:
-    return f"num_workers={snippets.of_trial(trial, configuration.configuration).candidate}"
+    return (
+        f"num_workers={snippets.of_trial(trial, configuration.configuration).candidate}"
+    )
 
 
 def pace(configuration: ConfigurationSummary) -> str:
-    """Gives throughput and times of the best setting, with intervals; empty if nothing was measured."""
+    """Gives throughput and times of the best setting, with intervals; empty if nothing
+    was measured."""
     if configuration.best is None:
         return ""
     cells = snippets.of_trial(configuration.best, configuration.configuration)
     figures = {"samples/s": cells.rate, "a batch": cells.batch, "an epoch": cells.epoch}
-    return ", ".join(f"{figure} {unit}" for unit, figure in figures.items() if figure != units.NOTHING)
+    return ", ".join(
+        f"{figure} {unit}"
+        for unit, figure in figures.items()
+        if figure != units.NOTHING
+    )
 
 
 def gains(configuration: ConfigurationSummary) -> Iterator[str]:
@@ -59,9 +70,14 @@ def gains(configuration: ConfigurationSummary) -> Iterator[str]:
 
 
 def certainty(configuration: ConfigurationSummary) -> str:
-    """Says how sure the measured answer is, beside the closest alternative; empty if it is not measured."""
+    """Says how sure the measured answer is, beside the closest alternative; empty if it
+    is not measured."""
     best, result = configuration.best, configuration.run.result
-    if best is None or not best.objective_s or configuration.status is not Status.MEASURED:
+    if (
+        best is None
+        or not best.objective_s
+        or configuration.status is not Status.MEASURED
+    ):
         return ""
     if result.verdict is not None and result.verdict.tied:
         return f"Not sure: {answers.about_ties(result.verdict)}."
@@ -91,18 +107,21 @@ def _against_others(configuration: ConfigurationSummary, best: Trial) -> str:
 
 
 def report(summary: Summary, pictures: Sequence[Picture]) -> str:
-    """Renders the report as one HTML file, whose tables sort numbers by value and unit."""
+    """Renders the report as one HTML file, whose tables sort numbers by value and
+    unit."""
     return rendered("report.html", summary=summary, pictures=pictures)
 
 
 def markdown(summary: Summary, pictures: Sequence[Picture] = ()) -> str:
-    """Renders the report as Markdown, with these pictures and the pictures in the folders of the configurations."""
+    """Renders the report as Markdown, with these pictures and the pictures in the
+    folders of the configurations."""
     text = rendered("report.md", summary=summary, pictures=pictures)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
 def drawn(configuration: ConfigurationSummary) -> Iterator[tuple[str, Path]]:
-    """Yields what the pictures in the folder of a configuration show, and their paths."""
+    """Yields what the pictures in the folder of a configuration show, and their
+    paths."""
     for name, subject in plots.OF_CONFIGURATION.items():
         path = configuration.run.folder / f"{name}.png"
         if path.is_file():
@@ -110,7 +129,8 @@ def drawn(configuration: ConfigurationSummary) -> Iterator[tuple[str, Path]]:
 
 
 def rendered(template: str, **values: Any) -> str:
-    """Renders a file of ``templates/`` with these values, without control characters; in HTML values are escaped."""
+    """Renders a file of ``templates/`` with these values, without control characters;
+    in HTML values are escaped."""
     return _environment().get_template(template).render(values)
 
 
@@ -120,7 +140,9 @@ def _environment() -> Environment:
         loader=PackageLoader("nws_sweep.report"), autoescape=select_autoescape(), undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, finalize=_finalized,
     )  # fmt: skip
-    environment.filters.update(line=_in_markdown, rows=_rows_in_markdown, target=_target_in_markdown, svg=_svg)
+    environment.filters.update(
+        line=_in_markdown, rows=_rows_in_markdown, target=_target_in_markdown, svg=_svg
+    )
     environment.globals.update(
         setting=setting, pace=pace, gains=gains, certainty=certainty, drawn=drawn, explanation=explanation,
         formats=formats, snippets=snippets, units=units,
@@ -129,7 +151,8 @@ def _environment() -> Environment:
 
 
 def _finalized(value: Any) -> Any:
-    return printable(value) if type(value) is str else value  # subclasses are HTML already
+    # subclasses are HTML already
+    return printable(value) if type(value) is str else value
 
 
 def _svg(png: Path) -> str:
@@ -138,7 +161,8 @@ def _svg(png: Path) -> str:
 
 
 def _in_markdown(text: str) -> str:
-    """Joins the lines of a text, and escapes what Markdown would take for HTML, links and pictures."""
+    """Joins the lines of a text, and escapes what Markdown would take for HTML, links
+    and pictures."""
     return _escaped(joined_lines(text))
 
 
@@ -151,5 +175,6 @@ def _escaped(text: str) -> str:
 
 
 def _target_in_markdown(path: Path) -> str:
-    """Quotes the path of a picture for angle brackets; names of folders may have any characters."""
+    """Quotes the path of a picture for angle brackets; names of folders may have any
+    characters."""
     return quote(path.as_posix(), safe="/=,+~@[]")

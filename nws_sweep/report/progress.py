@@ -1,4 +1,5 @@
-"""Progress of a search as lines: on standard error, in a notebook, or passed to a function."""
+"""Progress of a search as lines: on standard error, in a notebook, or passed to a
+function."""
 
 import logging
 import sys
@@ -27,7 +28,9 @@ class ProgressReporter:
         keep: Called with the record of an interrupted search; None to lose it.
     """
 
-    def __init__(self, progress: Progress, keep: Callable[[SearchRecord], None] | None = None) -> None:
+    def __init__(
+        self, progress: Progress, keep: Callable[[SearchRecord], None] | None = None
+    ) -> None:
         self.print_line = printer_for(progress)
         self.note = announcer(progress)
         self._keep = keep
@@ -41,19 +44,21 @@ class ProgressReporter:
         self.note(snippets.end_line(result))
 
     def interrupted(self, result: SearchRecord) -> None:
-        """Keeps what was measured, and announces the best so far; the exception reports the interruption."""
+        """Keeps what was measured, and announces the best so far; the exception reports
+        the interruption."""
         if self._keep is not None:
             self._keep(result)
         self.note(f"interrupted: {snippets.found_line(result)}")
 
-    slice_started = round_finished = staticmethod(_discard)  # their figures are preliminary
+    # their figures are preliminary
+    slice_started = round_finished = staticmethod(_discard)
 
 
 def printer_for(progress: Progress) -> Print:
     """Returns the function that prints progress.
 
-    ``progress`` may be that function. True prints to standard error, or to the cell of a notebook; False prints
-    nothing; None prints on a terminal and in a notebook only.
+    ``progress`` may be that function. True prints to standard error, or to the cell of
+    a notebook; False prints nothing; None prints on a terminal and in a notebook only.
     """
     if callable(progress):
         return progress
@@ -66,10 +71,11 @@ def printer_for(progress: Progress) -> Print:
 
 
 def announcer(progress: Progress) -> Print:
-    """Returns the function for important lines: what a search waits for, its cost, and the chosen setting.
+    """Returns the function for important lines: what a search waits for, its cost, and
+    the chosen setting.
 
-    It logs each line at INFO, and prints it as ``printer_for(progress)`` does; where that prints nothing for lack of a
-    terminal (``progress=None``), to standard error.
+    It logs each line at INFO, and prints it as ``printer_for(progress)`` does; where
+    that prints nothing for lack of a terminal (``progress=None``), to standard error.
     """
     print_line = printer_for(progress)
     if progress is None and print_line is _discard:

@@ -42,21 +42,26 @@ class SearchAnswer:
     def status(self) -> str:
         """How the answer was found: ``measured``, ``provisional`` or ``undecided``.
 
-        ``provisional``: the time limit ended the search, and the answer is the best so far. ``undecided``: the search
-        ended when only the candidates had been measured that are measured first.
+        ``provisional``: the time limit ended the search, and the answer is the best so
+        far. ``undecided``: the search ended when only the candidates had been measured
+        that are measured first.
         """
         assert self._configuration.status is not None  # by __post_init__
         return self._configuration.status.value
 
     @property
     def settings(self) -> LoaderSettings:
-        """All settings of the recommended candidate; undecided, the settings of the DataLoader, which stay."""
+        """All settings of the recommended candidate; undecided, the settings of the
+        DataLoader, which stay."""
         answer = self._configuration.answer
-        return answer.settings if answer else self.record.configuration.loader.canonical()
+        return (
+            answer.settings if answer else self.record.configuration.loader.canonical()
+        )
 
     @property
     def num_workers(self) -> int:
-        """The recommended number: the least time, if twice as many workers must save the tolerance."""
+        """The recommended number: the least time, if twice as many workers must save
+        the tolerance."""
         return self.settings.num_workers
 
     @property
@@ -81,19 +86,27 @@ class SearchAnswer:
 
     @property
     def first_line(self) -> str:
-        """How the answer was found, and the answer, such as ``best: num_workers=4 (measured)``."""
-        return in_python(self._configuration.first_line(formats.kwargs(self.best_params)))
+        """How the answer was found, and the answer, such as ``best: num_workers=4
+        (measured)``."""
+        return in_python(
+            self._configuration.first_line(formats.kwargs(self.best_params))
+        )
 
     @property
     def loader_kwargs(self) -> dict[str, Any]:
-        """What was chosen: num_workers, and the settings that were searched after it, unless they are DataLoader's own.
+        """What was chosen: num_workers, and the settings that were searched after it,
+        unless they are DataLoader's own.
 
-        Without workers also the settings that DataLoader then rejects, with its defaults.
+        Without workers also the settings that DataLoader then rejects, with its
+        defaults.
 
-        For ``DataLoader(dataset, batch_size=..., pin_memory=..., **result.loader_kwargs)``.
+        For ``DataLoader(dataset, batch_size=..., pin_memory=...,
+        **result.loader_kwargs)``.
         """
         configuration = self.record.configuration
-        chosen = self.settings.changes(configuration.loader, configuration.search.settings or ())
+        chosen = self.settings.changes(
+            configuration.loader, configuration.search.settings or ()
+        )
         for name, value in list(chosen.items()):
             if value is None and getattr(configuration.loader, name) is None:
                 del chosen[name]
@@ -101,18 +114,23 @@ class SearchAnswer:
 
     @property
     def best_params(self) -> dict[str, Any]:
-        """``loader_kwargs``, of a grid with the values of its axes; the name is that of optuna's studies."""
+        """``loader_kwargs``, of a grid with the values of its axes; the name is that of
+        optuna's studies."""
         columns = self.record.configuration.columns
         point = {name: columns[name] for name in self.axes if name in columns}
         if self.num_workers:
             return point | self.loader_kwargs
-        # Without workers an axis such as prefetch_factor still says which point of the grid it is.
+        # Without workers an axis such as prefetch_factor still says which point of
+        # the grid it is.
         return point | self.loader_kwargs | point
 
 
 def _without_answer(record: SearchRecord, results: Summary) -> NwsSweepError:
-    """The error that names the reason of the first candidate; OutOfTime if no candidate has a result."""
-    finished = [trial for trial in record.trials if trial.state is not TrialState.INTERRUPTED]
+    """The error that names the reason of the first candidate; OutOfTime if no candidate
+    has a result."""
+    finished = [
+        trial for trial in record.trials if trial.state is not TrialState.INTERRUPTED
+    ]
     if record.stop_reason and not finished:
         reason = record.interrupted.reason if record.interrupted else record.stop_reason
         return OutOfTime(f"no candidate was measured: {reason}")

@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-_FIGURES = ("batch_s", "samples_per_s", "epoch_s", "startup_s", "stall_fraction", "memory_bytes")  # of ``to_dict``
+# of ``to_dict``
+_FIGURES = (
+    "batch_s",
+    "samples_per_s",
+    "epoch_s",
+    "startup_s",
+    "stall_fraction",
+    "memory_bytes",
+)
 
 
 @dataclass(frozen=True, repr=False)  # without slots, for a cached property
@@ -51,21 +59,25 @@ class SearchResult(SearchAnswer):
         cpus: float | None = None,
         training_step: float | None = None,
     ) -> Predicted:
-        """Predicts the times with other settings, which need not have been measured (docs/guides/what-if.md).
+        """Predicts the times with other settings, which need not have been measured
+        (docs/guides/what-if.md).
 
         Args:
-            num_workers: None for the recommended value, as for prefetch_factor and in_order.
+            num_workers: None for the recommended value, as for prefetch_factor and
+                in_order.
             prefetch_factor: Batches that each worker loads ahead.
             in_order: Whether batches are delivered in the order of the sampler.
             cpus: Of the loader; None for those of the search, shared by its ranks.
-            training_step: Seconds per batch, of a step on an accelerator; None for that of the search.
+            training_step: Seconds per batch, of a step on an accelerator; None for that
+                of the search.
 
         Returns:
-            ``batch_s`` and ``epoch_s``, each with ``value``, ``low`` and ``high`` in s; epoch_s is None if the length
-            of an epoch is unknown.
+            ``batch_s`` and ``epoch_s``, each with ``value``, ``low`` and ``high`` in s;
+            epoch_s is None if the length of an epoch is unknown.
 
         Raises:
-            ConfigurationError: If a value is not allowed, or the search recorded no costs of batches.
+            ConfigurationError: If a value is not allowed, or the search recorded no
+                costs of batches.
         """
         recorded = what_if.of(self.record, self._configuration.best)
         if recorded is None:
@@ -77,14 +89,17 @@ class SearchResult(SearchAnswer):
         return what_if_asked.predict(settings)
 
     def to_frame(self) -> "pd.DataFrame":
-        """One row per candidate with the columns of results.csv (docs/reference/files.md); s and bytes."""
+        """One row per candidate with the columns of results.csv
+        (docs/reference/files.md); s and bytes."""
         return tables.trials(self._summary).frame()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for an experiment tracker: the configuration, the chosen settings, and the figures of the best.
+        """Plain values for an experiment tracker: the configuration, the chosen
+        settings, and the figures of the best.
 
-        None stands for what is unknown, and for DataLoader's own values. Where an epoch goes (of unknown length, a
-        batch) is in the keys that begin with ``account_``, in s; they are missing if it is unknown.
+        None stands for what is unknown, and for DataLoader's own values. Where an epoch
+        goes (of unknown length, a batch) is in the keys that begin with ``account_``,
+        in s; they are missing if it is unknown.
         """
         values = {**self.record.configuration.columns, **self.loader_kwargs}
         best = self._configuration.best
@@ -95,10 +110,16 @@ class SearchResult(SearchAnswer):
         if account:
             values.update(account.columns)
         bottlenecks = tables.bottlenecks(self._configuration)
-        return {**values, "bottlenecks": bottlenecks, "status": self.status, "cost_s": self.cost_s}
+        return {
+            **values,
+            "bottlenecks": bottlenecks,
+            "status": self.status,
+            "cost_s": self.cost_s,
+        }
 
     def save(self, folder: str | Path) -> Path:
-        """Writes the files of a run of the command line, which ``report``, ``best``, ``compare`` and ``predict`` read.
+        """Writes the files of a run of the command line, which ``report``, ``best``,
+        ``compare`` and ``predict`` read.
 
         Returns:
             The folder.
@@ -119,7 +140,9 @@ class SearchResult(SearchAnswer):
         """Time against num_workers with intervals, the recommended candidate ringed."""
         from nws_sweep.report.plots import line_charts
 
-        return line_charts.draw(line_charts.times(self._summary), "Time against num_workers")
+        return line_charts.draw(
+            line_charts.times(self._summary), "Time against num_workers"
+        )
 
     def __repr__(self) -> str:
         when = f", measured at {self.measured_at}" if self.reused else ""
@@ -135,7 +158,10 @@ class SearchResult(SearchAnswer):
             lines.append(f"measured at {self.measured_at}")
         elif self.cost_s:
             lines.append(snippets.cost_line(self.record))
-        lines += ["", snippets.markdown_table(snippets.trial_table(self._configuration)).rstrip()]
+        lines += [
+            "",
+            snippets.markdown_table(snippets.trial_table(self._configuration)).rstrip(),
+        ]
         return printable("\n".join(lines))
 
     _repr_html_ = snippets.preformatted

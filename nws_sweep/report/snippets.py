@@ -1,4 +1,5 @@
-"""Results as text: the figures of trials, the table of best settings, and the lines about a search."""
+"""Results as text: the figures of trials, the table of best settings, and the lines
+about a search."""
 
 import html
 import re
@@ -9,9 +10,27 @@ from nws_sweep import units
 from nws_sweep.analysis import answers
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, best_of
 from nws_sweep.errors import printable
-from nws_sweep.records import Configuration, Host, SearchRecord, Status, Trial, TrialState, shown
+from nws_sweep.records import (
+    Configuration,
+    Host,
+    SearchRecord,
+    Status,
+    Trial,
+    TrialState,
+    shown,
+)
 
-TRIAL_HEADER = ("num_workers", "per batch", "samples/s", "start-up", "epoch", "waiting", "memory", "windows", "state")
+TRIAL_HEADER = (
+    "num_workers",
+    "per batch",
+    "samples/s",
+    "start-up",
+    "epoch",
+    "waiting",
+    "memory",
+    "windows",
+    "state",
+)
 
 
 class TrialCells(NamedTuple):
@@ -33,8 +52,12 @@ class TrialCells(NamedTuple):
 
 def of_trial(trial: Trial, configuration: Configuration) -> TrialCells:
     """Formats a trial of this configuration."""
-    candidate = f"{trial.num_workers} {configuration.differing(trial.settings)}".rstrip()
-    state = f"{trial.state.value}: {trial.reason}" if trial.reason else trial.state.value
+    candidate = (
+        f"{trial.num_workers} {configuration.differing(trial.settings)}".rstrip()
+    )
+    state = (
+        f"{trial.state.value}: {trial.reason}" if trial.reason else trial.state.value
+    )
     measurement = trial.measurement
     if measurement is None:
         return TrialCells(candidate, state=state)
@@ -54,7 +77,9 @@ def of_trial(trial: Trial, configuration: Configuration) -> TrialCells:
 
 def best_table(summary: Summary) -> list[list[str]]:
     """Lists the header, and the best settings of each configuration."""
-    configurations = [configuration.configuration for configuration in summary.configurations]
+    configurations = [
+        configuration.configuration for configuration in summary.configurations
+    ]
     references = {configuration.search.reference for configuration in configurations}
     against_cpus = "vs CPU count"
     if len(references) == 1 and None not in references:
@@ -64,18 +89,31 @@ def best_table(summary: Summary) -> list[list[str]]:
     if summary.searched_others:
         header.append("settings")
     header += ["samples/s", "per batch", "epoch", "vs 0 workers", against_cpus]
-    return [header, *(_best_cells(summary, configuration) for configuration in summary.configurations)]
+    return [
+        header,
+        *(
+            _best_cells(summary, configuration)
+            for configuration in summary.configurations
+        ),
+    ]
 
 
 def _best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[str]:
     columns = configuration.configuration.columns
-    cells = [shown(columns[name]) if name in columns else units.NOTHING for name in summary.varying]
+    cells = [
+        shown(columns[name]) if name in columns else units.NOTHING
+        for name in summary.varying
+    ]
     best = configuration.answer
     if best is None or best.measurement is None:
         cells.append(Status.UNDECIDED.value if configuration.best else "failed")
         return cells + [units.NOTHING] * (6 if summary.searched_others else 5)
     is_provisional = configuration.status is Status.PROVISIONAL
-    cells.append(f"{best.num_workers} ({Status.PROVISIONAL.value})" if is_provisional else str(best.num_workers))
+    cells.append(
+        f"{best.num_workers} ({Status.PROVISIONAL.value})"
+        if is_provisional
+        else str(best.num_workers)
+    )
     if summary.searched_others:
         cells.append(configuration.changed_settings or units.NOTHING)
     figures = of_trial(best, configuration.configuration)
@@ -86,7 +124,8 @@ def _best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[s
 
 
 def host_lines(host: Host) -> tuple[str, str]:
-    """Describes the CPUs, memory and system of a host; then its versions of Python and packages."""
+    """Describes the CPUs, memory and system of a host; then its versions of Python and
+    packages."""
     cpus = f"{host.cpu_model}, {host.usable_cpus} usable of {host.cpu_count} CPUs"
     versions = f"torch {host.torch}, torchvision {host.torchvision}, nws_sweep {host.nws_sweep}"
     return (
@@ -105,7 +144,8 @@ def status(configuration: ConfigurationSummary) -> str:
 
 
 def cost_line(result: SearchRecord) -> str:
-    """Says what a search cost: ``search took 6.80 s, 1.5 epochs at the best setting``."""
+    """Says what a search cost: ``search took 6.80 s, 1.5 epochs at the best
+    setting``."""
     line = f"search took {units.seconds(result.cost_s)}"
     best = best_of(result)
     if best and best.measurement and best.measurement.epoch_s:
@@ -123,7 +163,8 @@ def found_line(result: SearchRecord) -> str:
 
 
 def end_line(result: SearchRecord) -> str:
-    """Writes the first line of the answer of a search that has ended, and the reason to stop unless it says it."""
+    """Writes the first line of the answer of a search that has ended, and the reason to
+    stop unless it says it."""
     if result.status in (Status.PROVISIONAL, Status.UNDECIDED):
         return found_line(result)
     return f"{found_line(result)}; stopped: {result.stop_reason}"
@@ -136,23 +177,28 @@ def trial_line(trial: Trial, configuration: Configuration) -> str:
     name = f"num_workers={workers:<3}"
     if settings:
         name += f" {settings}"
-    if trial.state is not TrialState.OK:  # the times of one that is mismeasured are impossible
+    # the times of one that is mismeasured are impossible
+    if trial.state is not TrialState.OK:
         return f"{name} {cells.state}"
     times = f"start-up {cells.startup:>8}  epoch {cells.epoch:>8}"
     return f"{name} {cells.batch:>14} a batch  {cells.rate:>8} samples/s  {times}"
 
 
 def trial_table(*configurations: ConfigurationSummary) -> list[list[str]]:
-    """Lists the header and all candidates; of several configurations, with their labels in the first column."""
+    """Lists the header and all candidates; of several configurations, with their labels
+    in the first column."""
     table = [["configuration", *TRIAL_HEADER]]
     for configuration in configurations:
         for trial in configuration.trials:
-            table.append([configuration.label, *of_trial(trial, configuration.configuration)])
+            table.append(
+                [configuration.label, *of_trial(trial, configuration.configuration)]
+            )
     return table if len(configurations) > 1 else [row[1:] for row in table]
 
 
 def markdown_table(table: Iterable[Sequence[str]]) -> str:
-    """Renders rows, the header first, as Markdown with aligned columns; HTML in cells is not escaped."""
+    """Renders rows, the header first, as Markdown with aligned columns; HTML in cells
+    is not escaped."""
     cells = [[_in_cell(cell) for cell in row] for row in table]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = []
@@ -167,7 +213,8 @@ def markdown_table(table: Iterable[Sequence[str]]) -> str:
 def _in_cell(text: str) -> str:
     """Writes the text in a line, and escapes bars, which would end the cell."""
     line = printable(text).replace("\n", " ")
-    return re.sub(r"(\\*)\|", r"\1\1\\|", line)  # a backslash before the bar would undo its escape
+    # a backslash before the bar would undo its escape
+    return re.sub(r"(\\*)\|", r"\1\1\\|", line)
 
 
 def preformatted(result: object) -> str:

@@ -31,18 +31,25 @@ class SweepResult:
 
     @cached_property
     def results(self) -> tuple[SearchResult, ...]:
-        """The result of each combination, in the order of measuring, without those that could not be measured."""
-        measured = [configuration for configuration in self._summary.configurations if configuration.best]
+        """The result of each combination, in the order of measuring, without those that
+        could not be measured."""
+        measured = [
+            configuration
+            for configuration in self._summary.configurations
+            if configuration.best
+        ]
         return tuple(map(self._result, measured))
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """A line with the reason for each combination or candidate that could not be measured."""
+        """A line with the reason for each combination or candidate that could not be
+        measured."""
         return tuple(map(in_python, self._summary.failures))
 
     @property
     def best(self) -> SearchResult:
-        """The combination with most samples per second. NwsSweepError if none could be measured."""
+        """The combination with most samples per second. NwsSweepError if none could be
+        measured."""
         if self._summary.fastest is None:
             reason = next(iter(self.failures), "there is none")
             raise NwsSweepError(f"no combination could be measured: {reason}")
@@ -58,12 +65,18 @@ class SweepResult:
 
     @property
     def loader_kwargs(self) -> dict[str, Any]:
-        """The keywords of DataLoader in ``best_params``, without keywords that ``best`` has no use for."""
+        """The keywords of DataLoader in ``best_params``, without keywords that ``best``
+        has no use for."""
         keywords = self.best.settings.keywords
-        return {name: keywords[name] for name in self.best_params if keywords.get(name) is not None}
+        return {
+            name: keywords[name]
+            for name in self.best_params
+            if keywords.get(name) is not None
+        }
 
     def to_frame(self) -> "pd.DataFrame":
-        """One row per combination with the columns of best.csv (docs/reference/files.md)."""
+        """One row per combination with the columns of best.csv
+        (docs/reference/files.md)."""
         return tables.best(self._summary).frame()
 
     def __repr__(self) -> str:
@@ -71,7 +84,8 @@ class SweepResult:
 
     def __str__(self) -> str:
         lines = [self.best.first_line] if self._summary.fastest else []
-        if len(self._summary.configurations) > 1:  # their headlines name the load and the answers that are not measured
+        # their headlines name the load and the answers that are not measured
+        if len(self._summary.configurations) > 1:
             lines += self._summary.headlines
         table = snippets.markdown_table(snippets.best_table(self._summary))
         lines += [table, *self.failures, f"in {self.folder}"]

@@ -1,4 +1,5 @@
-"""Tables of all trials (results.csv) and of the best settings (best.csv), as rows and as pandas frames."""
+"""Tables of all trials (results.csv) and of the best settings (best.csv), as rows and
+as pandas frames."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,12 +32,15 @@ class Rows(NamedTuple):
         """A frame in which integer columns with empty cells stay integers."""
         import pandas as pd
 
-        frame: pd.DataFrame = pd.DataFrame(list(self.rows), columns=list(self.columns)).convert_dtypes()
+        frame: pd.DataFrame = pd.DataFrame(
+            list(self.rows), columns=list(self.columns)
+        ).convert_dtypes()
         return frame
 
 
 def trials(summary: Summary) -> Rows:
-    """Makes a row for each trial: the identifying columns of its configuration, then the columns of timings.csv.
+    """Makes a row for each trial: the identifying columns of its configuration, then
+    the columns of timings.csv.
 
     With several hosts, the column ``host`` stands between.
     """
@@ -52,7 +56,8 @@ def trials(summary: Summary) -> Rows:
 
 
 def best(summary: Summary) -> Rows:
-    """Makes a row for each configuration: identifying columns, the recommended settings, their times and the gains."""
+    """Makes a row for each configuration: identifying columns, the recommended
+    settings, their times and the gains."""
     rows = [_best_row(configuration) for configuration in summary.configurations]
     return _rows(summary, rows, (name for row in rows for name in row))
 
@@ -63,10 +68,15 @@ def _best_row(configuration: ConfigurationSummary) -> dict[str, Any]:
     timing = timing_row(best, result) if best else {}
     for name in _OF_BEST:
         row[name] = timing.get(name)
-    over_zero, over_reference = configuration.gain_over_zero, configuration.gain_over_reference
+    over_zero, over_reference = (
+        configuration.gain_over_zero,
+        configuration.gain_over_reference,
+    )
     row["gain_over_zero"] = over_zero.value if over_zero else None
     row["gain_over_cpu_count"] = over_reference.value if over_reference else None
-    row["fastest_num_workers"] = result.verdict.fastest.num_workers if result.verdict else None
+    row["fastest_num_workers"] = (
+        result.verdict.fastest.num_workers if result.verdict else None
+    )
     row["bottlenecks"] = bottlenecks(configuration)
     row["status"] = configuration.status and configuration.status.value
     row["stop_reason"], row["error"] = result.stop_reason, result.error
@@ -74,18 +84,27 @@ def _best_row(configuration: ConfigurationSummary) -> dict[str, Any]:
 
 
 def bottlenecks(configuration: ConfigurationSummary) -> str | None:
-    """Joins the names of the bottlenecks, the most important first; None if they are unknown."""
+    """Joins the names of the bottlenecks, the most important first; None if they are
+    unknown."""
     names = configuration.conclusions.bottlenecks
     return None if names is None else "+".join(bottleneck.value for bottleneck in names)
 
 
-def _rows(summary: Summary, rows: Iterable[dict[str, Any]], columns: Iterable[str]) -> Rows:
-    """Puts the identifying columns of all configurations first; lists and mappings become text."""
+def _rows(
+    summary: Summary, rows: Iterable[dict[str, Any]], columns: Iterable[str]
+) -> Rows:
+    """Puts the identifying columns of all configurations first; lists and mappings
+    become text."""
     names: dict[str, None] = {}
     for configuration in summary.configurations:
         names |= dict.fromkeys(identifying(configuration.configuration))
     names |= dict.fromkeys(columns)
     texts = []
     for row in rows:
-        texts.append({name: str(value) if isinstance(value, list | dict) else value for name, value in row.items()})
+        texts.append(
+            {
+                name: str(value) if isinstance(value, list | dict) else value
+                for name, value in row.items()
+            }
+        )
     return Rows(columns=tuple(names), rows=tuple(texts))

@@ -1,4 +1,5 @@
-"""Writes the report of a run or a grid from its files: tables, pictures, best settings, Markdown and HTML."""
+"""Writes the report of a run or a grid from its files: tables, pictures, best settings,
+Markdown and HTML."""
 
 import logging
 import shlex
@@ -13,11 +14,13 @@ logger = logging.getLogger(__name__)
 
 
 def write(folder: Path) -> tuple[Summary, list[Path]]:
-    """Rebuilds the report of a run or a grid from its files, also of an interrupted one.
+    """Rebuilds the report of a run or a grid from its files, also of an interrupted
+    one.
 
     Returns:
-        The summary, and the files written, the report first; a folder stands for all files in it, a PNG for the SVG
-        beside it. For a grid, the files of single configurations are left out.
+        The summary, and the files written, the report first; a folder stands for all
+        files in it, a PNG for the SVG beside it. For a grid, the files of single
+        configurations are left out.
 
     Raises:
         NotARunError: If the folder is neither.
@@ -30,10 +33,19 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
     place = folder / storage.PLOTS if is_grid else folder
     atomic.refuse_links_out(folder, [place])
     place.mkdir(exist_ok=True)
-    pictures = [(picture.title, picture.alt, picture.save(place)) for picture in figures.of(summary, _batches)]
-    texts = {storage.PAGE: page.report(summary, pictures), storage.REPORT: page.markdown(summary, pictures)}
+    pictures = [
+        (picture.title, picture.alt, picture.save(place))
+        for picture in figures.of(summary, _batches)
+    ]
+    texts = {
+        storage.PAGE: page.report(summary, pictures),
+        storage.REPORT: page.markdown(summary, pictures),
+    }
     if is_grid:
-        texts |= {storage.GRID_RESULTS: tables.trials(summary).text, storage.GRID_BEST: tables.best(summary).text}
+        texts |= {
+            storage.GRID_RESULTS: tables.trials(summary).text,
+            storage.GRID_BEST: tables.best(summary).text,
+        }
     texts[storage.BEST] = formats.render(summary, "yaml").file
     for name, text in texts.items():
         atomic.write_text(folder / name, text)
@@ -41,12 +53,16 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
     if not is_grid:
         return summary, written + [path for _, _, path in pictures]
     for configuration in summary.configurations:
-        atomic.write_text(configuration.run.folder / storage.BEST, formats.best_file(configuration).file)
+        atomic.write_text(
+            configuration.run.folder / storage.BEST,
+            formats.best_file(configuration).file,
+        )
     return summary, [*written, place]
 
 
 def try_pictures(run_folder: Path) -> None:
-    """Writes the pictures of a single configuration; the report of its grid links to them.
+    """Writes the pictures of a single configuration; the report of its grid links to
+    them.
 
     Errors are logged: measurements must not be lost because of a picture.
     """
@@ -58,7 +74,9 @@ def try_pictures(run_folder: Path) -> None:
             picture.save(run_folder)
     except Exception:
         quoted = shlex.quote(str(run_folder))
-        logger.exception("the pictures could not be drawn; `nws-sweep report %s` tries again", quoted)
+        logger.exception(
+            "the pictures could not be drawn; `nws-sweep report %s` tries again", quoted
+        )
 
 
 def has_pictures(run_folder: Path) -> bool:

@@ -1,10 +1,12 @@
-"""Searches one configuration: measures candidates in rounds, decides which to measure next, and recommends one.
+"""Searches one configuration: measures candidates in rounds, decides which to measure
+next, and recommends one.
 
-May import ``trials`` and below. Pure are all modules but ``search``, ``rounds``, ``candidate``, ``slices``,
-``admission``, ``data`` and ``sample_check``.
+May import ``trials`` and below. Pure are all modules but ``search``, ``rounds``,
+``candidate``, ``slices``, ``admission``, ``data`` and ``sample_check``.
 
-Read first ``search``, the loop. From a window to its row: ``slices`` takes windows, ``timing`` has their times,
-``estimates`` compares the candidates by round, ``rows`` makes the row.
+Read first ``search``, the loop. From a window to its row: ``slices`` takes windows,
+``timing`` has their times, ``estimates`` compares the candidates by round, ``rows``
+makes the row.
 
 search           the search of one configuration
 session          earlier results, the lock of the machine, storing the result

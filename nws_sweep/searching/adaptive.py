@@ -1,9 +1,11 @@
-"""Predict, then measure: the recorded costs of batches predict every number of workers, and measurements decide.
+"""Predict, then measure: the recorded costs of batches predict every number of workers,
+and measurements decide.
 
-The profile, a short measurement without workers, predicts the first candidate; the program's own num_workers and
-the reference are measured beside it. All records together then predict all candidates. Whichever promises to save a few
-percent of the price (``model.choice``) is measured next, until none does. Rounds end when the expected loss of the
-answer is small.
+The profile, a short measurement without workers, predicts the first candidate; the
+program's own num_workers and the reference are measured beside it. All records together
+then predict all candidates. Whichever promises to save a few percent of the price
+(``model.choice``) is measured next, until none does. Rounds end when the expected loss
+of the answer is small.
 """
 
 import math
@@ -16,13 +18,27 @@ from nws_sweep.model.known import queue_settings
 from nws_sweep.model.model import Model, with_and_without_others
 from nws_sweep.model.promise import promised_s
 from nws_sweep.records import DatasetFacts, LoaderSettings
-from nws_sweep.searching.estimates import FEWEST_ROUNDS, Estimates, estimates_of, needs_another_round, undecided
-from nws_sweep.searching.observations import Decision, Observation, Round, Stop, Strategy, model_from
+from nws_sweep.searching.estimates import (
+    FEWEST_ROUNDS,
+    Estimates,
+    estimates_of,
+    needs_another_round,
+    undecided,
+)
+from nws_sweep.searching.observations import (
+    Decision,
+    Observation,
+    Round,
+    Stop,
+    Strategy,
+    model_from,
+)
 
 _SHORT_WINDOW_S = 0.2  # duration of the windows of the first rounds
 _FIRST_STEP = 8  # workers that any candidate may have; also twice the CPUs,
 _STEP = 4  # and this many times the workers of the largest measured candidate
-MOST_PREDICTED = 6  # candidates started for their prediction, besides those that the patience allows
+# candidates started for their prediction, besides those that the patience allows
+MOST_PREDICTED = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +47,8 @@ class Adaptive(Strategy):
 
     Attributes:
         cores: CPUs that a candidate may use.
-        guess: The best num_workers of a similar configuration, a candidate of the first rounds; None for no guess.
+        guess: The best num_workers of a similar configuration, a candidate of the first
+            rounds; None for no guess.
         start_method: How workers start: fork, spawn or forkserver.
     """
 
@@ -39,12 +56,17 @@ class Adaptive(Strategy):
     guess: int | None = None
     start_method: str = "fork"
 
-    def decide(self, observations: Sequence[Observation], facts: DatasetFacts | None = None) -> Decision:
+    def decide(
+        self, observations: Sequence[Observation], facts: DatasetFacts | None = None
+    ) -> Decision:
         """Decides on the next round, or why to stop."""
         profiled = self.rules.candidates[0]
-        if all(observation.num_workers != profiled for observation in observations):  # a resumed search may have others
+        # a resumed search may have others
+        if all(observation.num_workers != profiled for observation in observations):
             return self._round([self.base.with_workers(profiled)])
-        untimed = [o.settings for o in observations if o.may_continue and o.cost_s is None]
+        untimed = [
+            o.settings for o in observations if o.may_continue and o.cost_s is None
+        ]
         if untimed:
             return self._round(untimed)
         estimates = estimates_of(observations, self.rules.tolerance)
@@ -52,15 +74,27 @@ class Adaptive(Strategy):
         if estimates is None or model is None:
             return self._after_failures(observations)
         new = self._new(observations, estimates, model)
-        active = [observation for observation in estimates.observations.values() if observation.may_continue]
+        active = [
+            observation
+            for observation in estimates.observations.values()
+            if observation.may_continue
+        ]
         if new:  # further rounds wait for what the new candidates show
-            staying = [observation for observation in active if observation.settings == estimates.answer]
+            staying = [
+                observation
+                for observation in active
+                if observation.settings == estimates.answer
+            ]
         else:
             staying = undecided(estimates, active, self.measure)
         if not new and not staying:
             return Stop(reason=self._reason(observations, estimates, model))
-        ended = [observation for observation in active if _is_behind(observation, estimates)]
-        kept = [observation.settings for observation in staying if observation not in ended]
+        ended = [
+            observation for observation in active if _is_behind(observation, estimates)
+        ]
+        kept = [
+            observation.settings for observation in staying if observation not in ended
+        ]
         rounds = max((len(observation.paces_s) for observation in staying), default=0)
         return self._round([*new, *kept], ended, rounds=rounds)
 
@@ -71,7 +105,8 @@ class Adaptive(Strategy):
         *,
         rounds: int = 0,
     ) -> Round:
-        """Decides on a round, whose windows double with each of the ``rounds`` so far that are more than enough."""
+        """Decides on a round, whose windows double with each of the ``rounds`` so far
+        that are more than enough."""
         window_s = _SHORT_WINDOW_S * 2 ** max(0, rounds - FEWEST_ROUNDS + 1)
         return Round(
             candidates=tuple(candidates),
@@ -83,7 +118,9 @@ class Adaptive(Strategy):
         """Decides on the next candidate if all have failed, within the patience."""
         untried = self._untried(observations)
         if len(observations) > self.rules.patience or not untried:
-            return Stop(reason=f"{units.counted(len(observations), 'candidate')} could not be measured")
+            return Stop(
+                reason=f"{units.counted(len(observations), 'candidate')} could not be measured"
+            )
         return self._round([self.base.with_workers(untried[0])])
 
     def _untried(self, observations: Iterable[Observation]) -> list[int]:
@@ -92,30 +129,49 @@ class Adaptive(Strategy):
 
     @property
     def _allowed(self) -> Sequence[int]:
-        """The candidates, and the program's own num_workers unless the user set a limit."""
+        """The candidates, and the program's own num_workers unless the user set a
+        limit."""
         if self.rules.max_workers is not None:
             return self.rules.candidates
         return sorted({*self.rules.candidates, self.base.num_workers})
 
     def _fitting(self, observations: Sequence[Observation]) -> list[int]:
-        """Lists the untried numbers up to half-way from the most workers that succeeded to the fewest more that failed.
+        """Lists the untried numbers up to half-way from the most workers that succeeded
+        to the fewest more that failed.
 
         No number is larger than the number of workers that had batches.
         """
-        succeeded = [observation.num_workers for observation in observations if observation.cost_s is not None]
+        succeeded = [
+            observation.num_workers
+            for observation in observations
+            if observation.cost_s is not None
+        ]
         most = max(succeeded, default=0)
-        failed = [o.num_workers for o in observations if o.cost_s is None and o.num_workers > most]
+        failed = [
+            o.num_workers
+            for o in observations
+            if o.cost_s is None and o.num_workers > most
+        ]
         ceiling = _most_fed(observations)
         if failed:
             ceiling = min(ceiling, (most + min(failed)) / 2)
         return [n for n in self._untried(observations) if n <= ceiling]
 
-    def _new(self, observations: Sequence[Observation], estimates: Estimates, model: Model) -> list[LoaderSettings]:
-        """Lists the candidates to start: all that are named or predicted to be the first, else the most promising."""
+    def _new(
+        self, observations: Sequence[Observation], estimates: Estimates, model: Model
+    ) -> list[LoaderSettings]:
+        """Lists the candidates to start: all that are named or predicted to be the
+        first, else the most promising."""
         fitting = self._fitting(observations)
         predictable = self._predictable(fitting, estimates)
-        # What the user or an earlier search names may be larger; a resumed search may lack some of them.
-        wanted = {self.guess, self.rules.reference, self.base.num_workers, _most_fed(observations)}
+        # What the user or an earlier search names may be larger; a resumed search may
+        # lack some of them.
+        wanted = {
+            self.guess,
+            self.rules.reference,
+            self.base.num_workers,
+            _most_fed(observations),
+        }
         if len({settings.num_workers for settings in estimates.observations}) == 1:
             wanted |= self._first_predicted(predictable, model)
         new = [self.base.with_workers(n) for n in fitting if n in wanted]
@@ -124,42 +180,64 @@ class Adaptive(Strategy):
         promising = self._most_promising(predictable, estimates, model)
         return [promising] if promising else []
 
-    def _predictable(self, fitting: Sequence[int], estimates: Estimates) -> Sequence[int]:
-        """Selects the numbers that are not too far from what was measured for a prediction; at least the least."""
+    def _predictable(
+        self, fitting: Sequence[int], estimates: Estimates
+    ) -> Sequence[int]:
+        """Selects the numbers that are not too far from what was measured for a
+        prediction; at least the least."""
         measured = estimates.costs_s
-        most = max(_FIRST_STEP, 2 * self.cores, _STEP * max(settings.num_workers for settings in measured))
+        most = max(
+            _FIRST_STEP,
+            2 * self.cores,
+            _STEP * max(settings.num_workers for settings in measured),
+        )
         if self.rules.max_workers is None:
             most = min(most, choice.most_workers(self.cores, measured))
         return [n for n in fitting if n <= most] or fitting[:1]
 
     def _first_predicted(self, numbers: Sequence[int], model: Model) -> set[int]:
-        """Predicts the best numbers from the profile alone: with other programs, and without, since they may end."""
+        """Predicts the best numbers from the profile alone: with other programs, and
+        without, since they may end."""
         firsts = set()
         for profiled in with_and_without_others(model):
-            first = choice.promising({}, self._predicted(numbers, profiled), self.rules.tolerance)
+            first = choice.promising(
+                {}, self._predicted(numbers, profiled), self.rules.tolerance
+            )
             if first:
                 firsts.add(first.num_workers)
         return firsts
 
-    def _most_promising(self, numbers: Sequence[int], estimates: Estimates, model: Model) -> LoaderSettings | None:
-        """Selects the candidate that promises to save most; None if no candidate promises enough."""
+    def _most_promising(
+        self, numbers: Sequence[int], estimates: Estimates, model: Model
+    ) -> LoaderSettings | None:
+        """Selects the candidate that promises to save most; None if no candidate
+        promises enough."""
         predicted_s = self._predicted(numbers, model, estimates)
-        if self._enough_in_vain(estimates):  # the best may be beside the answer, as with a worker for each disk
-            beside = [settings for settings in predicted_s if _is_beside_answer(settings, estimates)]
+        # the best may be beside the answer, as with a worker for each disk
+        if self._enough_in_vain(estimates):
+            beside = [
+                settings
+                for settings in predicted_s
+                if _is_beside_answer(settings, estimates)
+            ]
             predicted_s = {settings: predicted_s[settings] for settings in beside}
         measured_s = {}
         for settings, cost_s in estimates.costs_s.items():
-            # A prediction is compared with predictions too: else all would be promising after one slow measurement.
-            measured_s[settings] = min(cost_s, model.cost_s(queue_settings(settings, self.cores)))
+            # A prediction is compared with predictions too: else all would be
+            # promising after one slow measurement.
+            measured_s[settings] = min(
+                cost_s, model.cost_s(queue_settings(settings, self.cores))
+            )
         return choice.promising(measured_s, predicted_s, self.rules.tolerance)
 
     def _predicted(
         self, numbers: Sequence[int], model: Model, estimates: Estimates | None = None
     ) -> Mapping[LoaderSettings, float]:
-        """Predicts seconds per batch for some of these values of num_workers, and for those near the best of them.
+        """Predicts seconds per batch for some of these values of num_workers, and for
+        those near the best of them.
 
-        With ``estimates``, what a candidate takes beyond the price of the answer does not count: it may be measured,
-        but will not be used.
+        With ``estimates``, what a candidate takes beyond the price of the answer does
+        not count: it may be measured, but will not be used.
         """
 
         def cost_s(settings: LoaderSettings) -> float:
@@ -170,20 +248,33 @@ class Adaptive(Strategy):
         return choice.costs_near_the_best(candidates, cost_s, self.rules.tolerance)
 
     def _enough_measured(self, observations: Sequence[Observation]) -> str:
-        """Says why no candidate is started, whatever is predicted; empty if some may be."""
+        """Says why no candidate is started, whatever is predicted; empty if some may
+        be."""
         is_enough = len(observations) >= MOST_PREDICTED + self.rules.patience
         return f"{len(observations)} candidates were measured" if is_enough else ""
 
     def _enough_in_vain(self, estimates: Estimates) -> str:
-        """Says why a candidate is started beside the answer only, whatever is predicted; empty if any may be."""
+        """Says why a candidate is started beside the answer only, whatever is
+        predicted; empty if any may be."""
         answer_round = min(estimates.observations[estimates.answer].paces_s, default=0)
-        first_rounds = [min(observation.paces_s, default=0) for observation in estimates.observations.values()]
-        in_vain = sum(first_round > answer_round for first_round in first_rounds)  # started after the answer
+        first_rounds = [
+            min(observation.paces_s, default=0)
+            for observation in estimates.observations.values()
+        ]
+        # started after the answer
+        in_vain = sum(first_round > answer_round for first_round in first_rounds)
         is_enough = in_vain >= max(1, self.rules.patience)
-        return f"the last {in_vain} that were predicted to be faster were not" if is_enough else ""
+        return (
+            f"the last {in_vain} that were predicted to be faster were not"
+            if is_enough
+            else ""
+        )
 
-    def _reason(self, observations: Sequence[Observation], estimates: Estimates, model: Model) -> str:
-        """Says why the search stops: the answer, and what speaks against further candidates."""
+    def _reason(
+        self, observations: Sequence[Observation], estimates: Estimates, model: Model
+    ) -> str:
+        """Says why the search stops: the answer, and what speaks against further
+        candidates."""
         answer, costs_s = estimates.answer, estimates.costs_s
         reason = _answer_in_words(estimates, self.base)
         # No candidate can be faster than one for which the training step never waits.
@@ -191,14 +282,22 @@ class Adaptive(Strategy):
             return f"{reason}; no candidate can be faster, since it keeps the training step busy all the time"
         if answer.num_workers == self._allowed[-1]:
             return f"{reason}; it is the largest candidate"
-        slower = {settings.num_workers for settings, cost_s in costs_s.items() if cost_s > costs_s[answer]}
+        slower = {
+            settings.num_workers
+            for settings, cost_s in costs_s.items()
+            if cost_s > costs_s[answer]
+        }
         more = [n for n in slower if n > answer.num_workers]
         if more:
             reason += f"; more workers ({_listed(more)}) were not faster"
         most_fed = _most_fed(observations)
         if most_fed < math.inf:
             reason += f"; only {units.counted(most_fed, 'worker')} can have batches"
-        failed = {observation.num_workers for observation in observations if observation.cost_s is None}
+        failed = {
+            observation.num_workers
+            for observation in observations
+            if observation.cost_s is None
+        }
         if failed:
             reason += f"; num_workers={_listed(failed)} could not be measured"
         enough = self._enough_measured(observations) or self._enough_in_vain(estimates)
@@ -206,7 +305,8 @@ class Adaptive(Strategy):
 
 
 def _answer_in_words(estimates: Estimates, base: LoaderSettings) -> str:
-    """Says which candidate is the answer, and what the fastest would save; settings as far as they differ from base."""
+    """Says which candidate is the answer, and what the fastest would save; settings as
+    far as they differ from base."""
 
     def named(settings: LoaderSettings) -> str:
         differing = settings.differing(base.with_workers(settings.num_workers))
@@ -225,11 +325,15 @@ def _listed(numbers: Iterable[int]) -> str:
 
 def _most_fed(observations: Iterable[Observation]) -> float:
     """Says how many workers can have batches at most; infinite if all had some."""
-    return min((o.fed_workers for o in observations if o.fed_workers is not None), default=math.inf)
+    return min(
+        (o.fed_workers for o in observations if o.fed_workers is not None),
+        default=math.inf,
+    )
 
 
 def _is_beside_answer(settings: LoaderSettings, estimates: Estimates) -> bool:
-    """Whether its num_workers lies between the measured numbers below and above the answer's."""
+    """Whether its num_workers lies between the measured numbers below and above the
+    answer's."""
     numbers = sorted({settings.num_workers for settings in estimates.observations})
     place = numbers.index(estimates.answer.num_workers)
     below, above = numbers[max(0, place - 1)], numbers[min(place + 1, len(numbers) - 1)]
@@ -238,6 +342,8 @@ def _is_beside_answer(settings: LoaderSettings, estimates: Estimates) -> bool:
 
 def _is_behind(observation: Observation, estimates: Estimates) -> bool:
     """Whether further rounds are not expected to make the candidate the answer."""
-    if observation.settings == estimates.answer or needs_another_round(observation, estimates):
+    if observation.settings == estimates.answer or needs_another_round(
+        observation, estimates
+    ):
         return False
     return estimates.loss(observation.settings) <= choice.CLOSE

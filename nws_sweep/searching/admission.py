@@ -18,7 +18,8 @@ class Admission:
     Attributes:
         candidates: All candidates that were started, and those that will be.
         environment: Says what is free.
-        budget_bytes: Memory that the processes of all candidates may hold; None for no limit.
+        budget_bytes: Memory that the processes of all candidates may hold; None for no
+            limit.
         ranks: How many ranks have the processes of a candidate each.
         most_alive: How many candidates may have trial processes at the same time.
     """
@@ -34,14 +35,18 @@ class Admission:
         """Bytes of the memory budget that no candidate holds; None without a budget."""
         if self.budget_bytes is None:
             return None
-        held = sum(candidate.process.usage.added_bytes or 0 for candidate in self.candidates)
+        held = sum(
+            candidate.process.usage.added_bytes or 0 for candidate in self.candidates
+        )
         return max(0, self.budget_bytes - held)
 
     def admits(self, new: Candidate, decision: Round) -> bool:
-        """Whether a new candidate may start now; trial processes are closed for it, the slowest candidates first.
+        """Whether a new candidate may start now; trial processes are closed for it, the
+        slowest candidates first.
 
-        Processes of candidates that take part in the same round are closed last, or not at all if ``new`` may wait. A
-        candidate that does not fit alone fails as skipped.
+        Processes of candidates that take part in the same round are closed last, or not
+        at all if ``new`` may wait. A candidate that does not fit alone fails as
+        skipped.
 
         Args:
             new: The candidate.
@@ -59,29 +64,48 @@ class Admission:
             if not alive:
                 new.fail(TrialSkipped(reason))
                 return False
-            closable = [candidate for candidate in alive if candidate.settings not in decision.candidates]
+            closable = [
+                candidate
+                for candidate in alive
+                if candidate.settings not in decision.candidates
+            ]
             if not closable and not decision.are_rivals:
                 return False
-            idle = [candidate for candidate in closable if candidate.settings not in decision.beside]
+            idle = [
+                candidate
+                for candidate in closable
+                if candidate.settings not in decision.beside
+            ]
             # The slowest candidate is the least likely to be measured again.
             slowest = max(idle or closable or alive, key=_cost_s)
             slowest.process.close()
 
     def _reason_not_fitting(self, new: Candidate, *, alone: bool = False) -> str:
-        """Says why a candidate does not fit, from what batches and workers took so far; empty if it does.
+        """Says why a candidate does not fit, from what batches and workers took so far;
+        empty if it does.
 
-        With ``alone``, beside no other candidate: memory and /dev/shm as a whole are upper limits of what is free then.
+        With ``alone``, beside no other candidate: memory and /dev/shm as a whole are
+        upper limits of what is free then.
         """
         started = [candidate for candidate in self.candidates if candidate.windows]
         windows = [window for candidate in started for window in candidate.windows]
         memory_bytes: dict[int, int] = {}
         for candidate in started:
-            added_bytes = [time_slice.after.added_bytes or 0 for time_slice in candidate.slices]
+            added_bytes = [
+                time_slice.after.added_bytes or 0 for time_slice in candidate.slices
+            ]
             memory_bytes[candidate.settings.num_workers] = max(added_bytes)
-        needs = resource_needs(windows, {workers: held for workers, held in memory_bytes.items() if held})
+        needs = resource_needs(
+            windows, {workers: held for workers, held in memory_bytes.items() if held}
+        )
         free = self.environment.free_resources(self.memory_left)
         if alone:
-            free = replace(free, shm_bytes=free.shm_size_bytes, memory_bytes=self.budget_bytes, threads=None)
+            free = replace(
+                free,
+                shm_bytes=free.shm_size_bytes,
+                memory_bytes=self.budget_bytes,
+                threads=None,
+            )
         return reason_not_fitting(new.settings, needs, free, self.ranks)
 
 

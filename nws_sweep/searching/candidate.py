@@ -1,4 +1,5 @@
-"""The state of one candidate: its trial process, the time slices so far, and the trial that these make."""
+"""The state of one candidate: its trial process, the time slices so far, and the trial
+that these make."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -49,20 +50,28 @@ class Candidate:
         is_reported: Whether the observer has received the final row.
         was_ended: Whether the candidate was ended because other candidates are better.
         batches_per_epoch: Length of an epoch; None if it is unknown or was found wrong.
-        seen_batches: Batches of an epoch of a stream without a length, once an epoch of any candidate has ended.
-        place: Where the batches begin, a share of the epoch; None if all candidates take the same batches.
-        logged: Some of the samples that the workers made; None before the first window of workers.
+        seen_batches: Batches of an epoch of a stream without a length, once an epoch of
+            any candidate has ended.
+        place: Where the batches begin, a share of the epoch; None if all candidates
+            take the same batches.
+        logged: Some of the samples that the workers made; None before the first window
+            of workers.
         is_exhausted: Whether the data can be read only once, and were.
         must_restart: Whether the next time slice needs a new trial process.
-        cost_s: Seconds since the start of the candidate, without those of other candidates.
-        least_window_s: Least length of a window in this time slice, if below ``measure.window_s``.
+        cost_s: Seconds since the start of the candidate, without those of other
+            candidates.
+        least_window_s: Least length of a window in this time slice, if below
+            ``measure.window_s``.
         was_impossible: Whether the pace was found impossible once.
         process_warnings: Warnings in the trial process.
-        stalls: How often the trial process made no progress while other processes were paused.
-        begins_epoch: Whether a time slice was discarded: the windows do not say where the loader is.
+        stalls: How often the trial process made no progress while other processes were
+            paused.
+        begins_epoch: Whether a time slice was discarded: the windows do not say where
+            the loader is.
         cores: CPUs that the trial process and its workers may use.
         quota_period_s: Period of the CPU quota, s; 0 without a quota.
-        fork_s: CPU seconds in which the user's program forks a worker; 0 if it does not fork or is small.
+        fork_s: CPU seconds in which the user's program forks a worker; 0 if it does not
+            fork or is small.
     """
 
     process: OnDemandProcess
@@ -92,20 +101,29 @@ class Candidate:
     _figures: Figures | None = None  # of the latest time slices and conditions
 
     def __post_init__(self) -> None:
-        """Asks for the CPUs of the trial; notes configured settings without meaning, and slow forks."""
+        """Asks for the CPUs of the trial; notes configured settings without meaning,
+        and slow forks."""
         environment = self.process.environment
         self.cores = environment.enforced_cores()
         self.quota_period_s = environment.quota_period_s()
         method = self.settings.multiprocessing_context or processes.start_method()
         self.fork_s = environment.fork_s if method == "fork" else 0.0
-        configured = replace(self.process.configuration.loader, num_workers=self.settings.num_workers)
+        configured = replace(
+            self.process.configuration.loader, num_workers=self.settings.num_workers
+        )
         canonical = configured.canonical()
         names = [item.name for item in fields(canonical)]
-        unused = [name for name in names if getattr(configured, name) != getattr(canonical, name)]
+        unused = [
+            name
+            for name in names
+            if getattr(configured, name) != getattr(canonical, name)
+        ]
         if unused:
             self.note(f"num_workers=0 has no {', '.join(unused)}")
         if self.fork_s > FORKED_S and self.settings.num_workers:
-            self.note(f"the program takes {units.seconds(self.fork_s)} to fork a worker, since it is large")
+            self.note(
+                f"the program takes {units.seconds(self.fork_s)} to fork a worker, since it is large"
+            )
 
     @property
     def settings(self) -> LoaderSettings:
@@ -120,7 +138,11 @@ class Candidate:
     @property
     def may_continue(self) -> bool:
         """Whether further time slices are possible within the limits of a trial."""
-        return (self.is_alive or not self.slices) and not self.is_finished and not self.limit
+        return (
+            (self.is_alive or not self.slices)
+            and not self.is_finished
+            and not self.limit
+        )
 
     @property
     def windows(self) -> Sequence[Window]:
@@ -132,11 +154,13 @@ class Candidate:
         """The conditions of the latest time slice."""
         rules = self.process.configuration.measure
         # A window that is shorter than the start of the workers would save little time.
-        longest_start_s = max((window.startup_s or 0.0 for window in self.windows), default=0.0)
+        longest_start_s = max(
+            (window.startup_s or 0.0 for window in self.windows), default=0.0
+        )
         window_s = min(rules.window_s, max(self.least_window_s, longest_start_s))
         if any(time_slice.machine.throttled_s for time_slice in self.slices):
-            # A window that ends anywhere in a period of a quota is up to half a period too long or too short for the
-            # work done in it.
+            # A window that ends anywhere in a period of a quota is up to half a
+            # period too long or too short for the work done in it.
             window_s = max(window_s, self.quota_period_s / (2 * rules.precision))
         return Conditions(
             settings=self.settings,
@@ -148,7 +172,8 @@ class Candidate:
 
     @property
     def figures(self) -> Figures:
-        """What the time slices show; computed once for the same time slices, since they are replayed."""
+        """What the time slices show; computed once for the same time slices, since they
+        are replayed."""
         ranks = self.process.configuration.ranks
         figures = Figures(tuple(self.slices), self.conditions, ranks, self.fork_s)
         if self._figures != figures:
@@ -162,15 +187,21 @@ class Candidate:
 
     @property
     def limit(self) -> str:
-        """A line about the limit that ends the trial before it is precise; empty if none is reached."""
+        """A line about the limit that ends the trial before it is precise; empty if
+        none is reached."""
         if self.is_exhausted:
             return "stopped at the end of the data, which can be read only once"
         rules, windows = self.process.configuration.measure, self.windows
         has_result = schedule.steady_windows(windows) or schedule.epoch_windows(windows)
-        if rules.mode == "epoch" or not has_result:  # in mode epoch, epochs are counted, not timed
+        # in mode epoch, epochs are counted, not timed
+        if rules.mode == "epoch" or not has_result:
             return ""
         is_spent = schedule.seconds_in(windows) >= rules.trial_limit_s
-        return f"stopped at measure.trial_limit_s={rules.trial_limit_s:g}" if is_spent else ""
+        return (
+            f"stopped at measure.trial_limit_s={rules.trial_limit_s:g}"
+            if is_spent
+            else ""
+        )
 
     def note(self, line: str) -> None:
         """Adds a line to the row, once."""
@@ -189,7 +220,8 @@ class Candidate:
         self.batches_per_epoch = None
 
     def restart(self, reason: str) -> None:
-        """Measures once more, since the pace is impossible for this reason; fails as mismeasured the second time."""
+        """Measures once more, since the pace is impossible for this reason; fails as
+        mismeasured the second time."""
         if self.was_impossible:
             self.fail(errors.TrialMismeasured(f"{reason}; measured twice"))
             return
@@ -204,15 +236,19 @@ class Candidate:
         self.process.close()
 
     def discard_slices(self) -> None:
-        """Excludes what was measured so far; the next trial process starts from nothing."""
+        """Excludes what was measured so far; the next trial process starts from
+        nothing."""
         self.discarded += self.slices
         self.slices = []
         self.must_restart = False
         self.process.close()
 
 
-def observation_of_candidate(candidate: Candidate, costs: Known | None = None) -> Observation:
-    """Makes what a strategy sees of a candidate; ``costs`` are the costs of its batches."""
+def observation_of_candidate(
+    candidate: Candidate, costs: Known | None = None
+) -> Observation:
+    """Makes what a strategy sees of a candidate; ``costs`` are the costs of its
+    batches."""
     timing = candidate.figures.timing
     observation = Observation(
         settings=candidate.settings,
@@ -227,11 +263,17 @@ def observation_of_candidate(candidate: Candidate, costs: Known | None = None) -
     )
     if not candidate.has_pace:
         return observation
-    return replace(observation, cost_s=timing.cost_s, paces_s=timing.paces_s, bias_bound=timing.bias_bound)
+    return replace(
+        observation,
+        cost_s=timing.cost_s,
+        paces_s=timing.paces_s,
+        bias_bound=timing.bias_bound,
+    )
 
 
 def trial_of(candidate: Candidate, compared: Comparison = ALONE) -> Trial:
-    """Makes the trial of a candidate, finished or not, as compared with other candidates."""
+    """Makes the trial of a candidate, finished or not, as compared with other
+    candidates."""
     trial = candidate.figures.trial(compared)
     error = candidate.error
     if error is not None:
@@ -239,7 +281,9 @@ def trial_of(candidate: Candidate, compared: Comparison = ALONE) -> Trial:
         trial = replace(trial, state=state, reason=str(error))
         if not isinstance(error, errors.TrialMismeasured):
             trial = replace(trial, measurement=None, noise=None)
-    discarded = counters.all_windows([counters.as_warm_up(time_slice) for time_slice in candidate.discarded])
+    discarded = counters.all_windows(
+        [counters.as_warm_up(time_slice) for time_slice in candidate.discarded]
+    )
     return replace(
         trial,
         notes=candidate.notes,

@@ -6,7 +6,13 @@ from dataclasses import dataclass, field
 
 from nws_sweep.model.known import Known
 from nws_sweep.model.model import Model
-from nws_sweep.records import DatasetFacts, LoaderSettings, MeasureRules, SearchRules, Trial
+from nws_sweep.records import (
+    DatasetFacts,
+    LoaderSettings,
+    MeasureRules,
+    SearchRules,
+    Trial,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +21,8 @@ class Observation:
 
     Attributes:
         settings: Canonical.
-        cost_s: Seconds per batch, start and end of an epoch included; None if the candidate was not measured.
+        cost_s: Seconds per batch, start and end of an epoch included; None if the
+            candidate was not measured.
         paces_s: Seconds per batch without start and end of an epoch, by round.
         paced_share: Share of ``cost_s`` that grows with the pace of the rounds.
         bias_bound: Bound of the relative error of the pace from a change of the queue.
@@ -53,12 +60,15 @@ class Round:
 
     Attributes:
         candidates: At least one; new candidates are started.
-        beside: Candidates that are measured too, for the comparison, if they have trial processes.
-        ended: Candidates to end before the round; with fewer than three rounds they can no longer be the answer.
+        beside: Candidates that are measured too, for the comparison, if they have trial
+            processes.
+        ended: Candidates to end before the round; with fewer than three rounds they can
+            no longer be the answer.
         window_s: Least seconds of a window.
-        are_rivals: Whether candidates compete: they are ended because other candidates are better, and where a new one
-            does not fit, the slowest ends at once. If not, all become precise: candidates are ended because they are,
-            and a new one that does not fit waits until some of ``candidates`` have ended.
+        are_rivals: Whether candidates compete: they are ended because other candidates
+            are better, and where a new one does not fit, the slowest ends at once. If
+            not, all become precise: candidates are ended because they are, and a new
+            one that does not fit waits until some of ``candidates`` have ended.
     """
 
     candidates: tuple[LoaderSettings, ...]
@@ -93,20 +103,31 @@ class Strategy(ABC):
     measure: MeasureRules
 
     @abstractmethod
-    def decide(self, observations: Sequence[Observation], facts: DatasetFacts | None = None) -> Decision:
-        """Decides which candidates to measure next, or why to stop; ``facts`` are the dataset's, None if unknown."""
+    def decide(
+        self, observations: Sequence[Observation], facts: DatasetFacts | None = None
+    ) -> Decision:
+        """Decides which candidates to measure next, or why to stop; ``facts`` are the
+        dataset's, None if unknown."""
 
 
 def observation_of(trial: Trial, costs: Known | None = None) -> Observation:
-    """Makes the observation of a finished trial of an earlier program; ``costs`` are the costs of its batches."""
-    cost_s = None if trial.objective_s is None else trial.objective_s / (trial.batches or 1)
+    """Makes the observation of a finished trial of an earlier program; ``costs`` are
+    the costs of its batches."""
+    cost_s = (
+        None if trial.objective_s is None else trial.objective_s / (trial.batches or 1)
+    )
     return Observation(
-        settings=trial.settings, cost_s=cost_s, costs=costs, batches=trial.batches, fed_workers=trial.fed_workers
+        settings=trial.settings,
+        cost_s=cost_s,
+        costs=costs,
+        batches=trial.batches,
+        fed_workers=trial.fed_workers,
     )
 
 
 def model_from(observations: Iterable[Observation], start_method: str) -> Model | None:
-    """Makes the model from candidates that differ in num_workers only; None if no costs are known."""
+    """Makes the model from candidates that differ in num_workers only; None if no costs
+    are known."""
     costs = [observation.costs for observation in observations if observation.costs]
     costs.sort(key=lambda candidate_costs: candidate_costs.num_workers)
     return Model(tuple(costs), start_method) if costs else None

@@ -12,7 +12,14 @@ from nws_sweep.model import choice
 from nws_sweep.model.known import queue_settings
 from nws_sweep.records import DEFAULT_PREFETCH, DatasetFacts, LoaderSettings, shown
 from nws_sweep.searching.estimates import Estimates, estimates_of, undecided
-from nws_sweep.searching.observations import Decision, Observation, Round, Stop, Strategy, model_from
+from nws_sweep.searching.observations import (
+    Decision,
+    Observation,
+    Round,
+    Stop,
+    Strategy,
+    model_from,
+)
 
 _MOST_TIMED_S = 4.0  # of a value
 _PREDICTED = ("prefetch_factor", "in_order", "persistent_workers")
@@ -22,8 +29,9 @@ _PREDICTED = ("prefetch_factor", "in_order", "persistent_workers")
 class OtherSettingsSearch(Strategy):
     """Searches num_workers, and then other settings, one after the other.
 
-    The values of a setting are compared in rounds with the best settings so far. Of settings that the replay predicts
-    only the best value is measured, if it promises enough.
+    The values of a setting are compared in rounds with the best settings so far. Of
+    settings that the replay predicts only the best value is measured, if it promises
+    enough.
 
     Attributes:
         workers: Searches num_workers.
@@ -35,27 +43,50 @@ class OtherSettingsSearch(Strategy):
     cores: float
     start_method: str
 
-    def decide(self, observations: Sequence[Observation], facts: DatasetFacts | None = None) -> Decision:
-        """Decides as the search of num_workers; after its end on the next values of other settings."""
-        variants = [o for o in observations if o.settings != self.base.with_workers(o.num_workers)]
-        # Rounds beside other settings do not reopen the search of num_workers: they have no other number.
-        first_round = min((number for variant in variants for number in variant.paces_s), default=math.inf)
-        of_workers = [_before(first_round, observation) for observation in observations if observation not in variants]
+    def decide(
+        self, observations: Sequence[Observation], facts: DatasetFacts | None = None
+    ) -> Decision:
+        """Decides as the search of num_workers; after its end on the next values of
+        other settings."""
+        variants = [
+            o
+            for o in observations
+            if o.settings != self.base.with_workers(o.num_workers)
+        ]
+        # Rounds beside other settings do not reopen the search of num_workers: they
+        # have no other number.
+        first_round = min(
+            (number for variant in variants for number in variant.paces_s),
+            default=math.inf,
+        )
+        of_workers = [
+            _before(first_round, observation)
+            for observation in observations
+            if observation not in variants
+        ]
         decision = self.workers.decide(of_workers, facts)
         estimates = estimates_of(of_workers, self.rules.tolerance)
-        # A finished trial of an earlier program does not show that the search of num_workers ended.
+        # A finished trial of an earlier program does not show that the search of
+        # num_workers ended.
         has_begun = any(variant.paces_s or variant.spent_s for variant in variants)
         if estimates is None or not (isinstance(decision, Stop) or has_begun):
             return decision
-        # The best so far takes part in the first round with other settings, unless it has ended.
-        beside = (o.settings for o in observations if o not in variants and first_round in o.paces_s)
+        # The best so far takes part in the first round with other settings, unless it
+        # has ended.
+        beside = (
+            o.settings
+            for o in observations
+            if o not in variants and first_round in o.paces_s
+        )
         best = next(beside, estimates.answer)
         reason = f"num_workers={best.num_workers} was the fastest"
         if isinstance(decision, Stop) and best == estimates.answer:
             reason = decision.reason
         observed = {observation.settings: observation for observation in observations}
         has_accelerator = facts is None or facts.accelerator is not None
-        return self._compare(best, reason, of_workers, observed, has_accelerator=has_accelerator)
+        return self._compare(
+            best, reason, of_workers, observed, has_accelerator=has_accelerator
+        )
 
     def _compare(
         self,
@@ -66,7 +97,8 @@ class OtherSettingsSearch(Strategy):
         *,
         has_accelerator: bool,
     ) -> Decision:
-        """Decides on the next values of the settings after num_workers, which ended for this reason."""
+        """Decides on the next values of the settings after num_workers, which ended for
+        this reason."""
         for name in self.rules.searched(self.base):
             if name == "pin_memory" and not has_accelerator:
                 reason += "; pin_memory has no effect without an accelerator"
@@ -78,36 +110,63 @@ class OtherSettingsSearch(Strategy):
             if new:
                 return self._round([*_active([best], observed), *new])
             compared = [observed[settings] for settings in (best, *variants)]
-            untimed = [o.settings for o in compared if o.may_continue and o.cost_s is None]
+            untimed = [
+                o.settings for o in compared if o.may_continue and o.cost_s is None
+            ]
             if untimed:
                 return self._round(untimed)
             estimates = estimates_of(compared, self.rules.tolerance)
             if estimates is None or not variants:
-                reason += f"; no other {name} is predicted to be faster" if name in _PREDICTED else ""
+                reason += (
+                    f"; no other {name} is predicted to be faster"
+                    if name in _PREDICTED
+                    else ""
+                )
                 continue
             unclear = self._undecided(name, best, estimates, observed)
             if unclear:
-                return self._round(unclear, _active([v for v in variants if v not in unclear], observed))
+                return self._round(
+                    unclear,
+                    _active([v for v in variants if v not in unclear], observed),
+                )
             reason += _outcome(name, best, estimates)
             best = estimates.answer
         return Stop(reason=reason)
 
-    def _variants(self, best: LoaderSettings, name: str, of_workers: Sequence[Observation]) -> list[LoaderSettings]:
-        """Lists the settings with other values of ``name`` to compare; empty if ``name`` has no meaning."""
+    def _variants(
+        self, best: LoaderSettings, name: str, of_workers: Sequence[Observation]
+    ) -> list[LoaderSettings]:
+        """Lists the settings with other values of ``name`` to compare; empty if
+        ``name`` has no meaning."""
         numbers = {best.num_workers}
         if name == "prefetch_factor":
-            numbers.add(best.num_workers // 2 or 1)  # a longer queue may need fewer workers
-            if any(observation.cost_s is None for observation in of_workers):  # a shorter one may have room for more
+            # a longer queue may need fewer workers
+            numbers.add(best.num_workers // 2 or 1)
+            # a shorter one may have room for more
+            if any(observation.cost_s is None for observation in of_workers):
                 numbers.add(2 * best.num_workers)
-        elif name == "persistent_workers":  # workers that start once may be worth it where others are not
-            numbers.update(observation.num_workers for observation in of_workers if observation.cost_s is not None)
-        with_values = best if best.num_workers else self.base  # without workers, other settings have no value
-        bases = [replace(with_values, num_workers=n).canonical() for n in numbers if n in self.rules.candidates]
+        elif name == "persistent_workers":
+            # workers that start once may be worth it where others are not
+            numbers.update(
+                observation.num_workers
+                for observation in of_workers
+                if observation.cost_s is not None
+            )
+        # without workers, other settings have no value
+        with_values = best if best.num_workers else self.base
+        bases = [
+            replace(with_values, num_workers=n).canonical()
+            for n in numbers
+            if n in self.rules.candidates
+        ]
         variants: list[LoaderSettings] = []
         for settings in bases:
             for value in _values(name, best):
                 variant = replace(settings, **{name: value}).canonical()
-                has_more = variant.num_workers > best.num_workers and variant.queued_batches > best.queued_batches
+                has_more = (
+                    variant.num_workers > best.num_workers
+                    and variant.queued_batches > best.queued_batches
+                )
                 is_too_large = name == "prefetch_factor" and has_more
                 if variant not in (best, *bases, *variants) and not is_too_large:
                     variants.append(variant)
@@ -120,7 +179,8 @@ class OtherSettingsSearch(Strategy):
         of_workers: Sequence[Observation],
         observed: Mapping[LoaderSettings, Observation],
     ) -> list[LoaderSettings]:
-        """Selects the variant that is predicted to save enough, if any; all variants if none can be predicted."""
+        """Selects the variant that is predicted to save enough, if any; all variants if
+        none can be predicted."""
         model = model_from(of_workers, self.start_method)
         if model is None or not variants:
             return variants
@@ -128,7 +188,10 @@ class OtherSettingsSearch(Strategy):
         if measured:  # a later prediction does not replace them
             return measured
         best_s = model.cost_s(queue_settings(best, self.cores))
-        costs_s = {variant: model.cost_s(queue_settings(variant, self.cores)) for variant in variants}
+        costs_s = {
+            variant: model.cost_s(queue_settings(variant, self.cores))
+            for variant in variants
+        }
         promising = choice.promising({best: best_s}, costs_s, self.rules.tolerance)
         return [promising] if promising else []
 
@@ -139,19 +202,41 @@ class OtherSettingsSearch(Strategy):
         estimates: Estimates,
         observed: Mapping[LoaderSettings, Observation],
     ) -> list[LoaderSettings]:
-        """Lists the values that need more rounds, within their time, with the best so far; empty if there are none.
+        """Lists the values that need more rounds, within their time, with the best so
+        far; empty if there are none.
 
-        Where a round has confirmed what was predicted of a value, it needs no more, however short it was.
+        Where a round has confirmed what was predicted of a value, it needs no more,
+        however short it was.
         """
-        is_confirmed = name in _PREDICTED and len(estimates.observations) == 2 and estimates.answer != best
-        if is_confirmed and self.measure.mode != "epoch" and estimates.loss(best) <= choice.CLOSE:
+        is_confirmed = (
+            name in _PREDICTED
+            and len(estimates.observations) == 2
+            and estimates.answer != best
+        )
+        if (
+            is_confirmed
+            and self.measure.mode != "epoch"
+            and estimates.loss(best) <= choice.CLOSE
+        ):
             return []
-        unclear = undecided(estimates, list(estimates.observations.values()), self.measure)
-        left = [observation.settings for observation in unclear if observation.timed_s < _MOST_TIMED_S]
+        unclear = undecided(
+            estimates, list(estimates.observations.values()), self.measure
+        )
+        left = [
+            observation.settings
+            for observation in unclear
+            if observation.timed_s < _MOST_TIMED_S
+        ]
         return _active(list(dict.fromkeys([best, *left])), observed) if left else []
 
-    def _round(self, candidates: Sequence[LoaderSettings], ended: Sequence[LoaderSettings] = ()) -> Round:
-        return Round(candidates=tuple(candidates), ended=tuple(ended), window_s=self.measure.window_s)
+    def _round(
+        self, candidates: Sequence[LoaderSettings], ended: Sequence[LoaderSettings] = ()
+    ) -> Round:
+        return Round(
+            candidates=tuple(candidates),
+            ended=tuple(ended),
+            window_s=self.measure.window_s,
+        )
 
 
 def _active(
@@ -162,10 +247,20 @@ def _active(
 
 def _before(first_round: float, observation: Observation) -> Observation:
     """Returns the observation as it was before the first round with other settings."""
-    paces_s = {number: pace_s for number, pace_s in observation.paces_s.items() if number < first_round}
-    if observation.cost_s is None or not paces_s or len(paces_s) == len(observation.paces_s):
+    paces_s = {
+        number: pace_s
+        for number, pace_s in observation.paces_s.items()
+        if number < first_round
+    }
+    if (
+        observation.cost_s is None
+        or not paces_s
+        or len(paces_s) == len(observation.paces_s)
+    ):
         return replace(observation, paces_s=paces_s)
-    slower = statistics.fmean(paces_s.values()) / statistics.fmean(observation.paces_s.values())
+    slower = statistics.fmean(paces_s.values()) / statistics.fmean(
+        observation.paces_s.values()
+    )
     cost_s = observation.cost_s * (1 + observation.paced_share * (slower - 1))
     return replace(observation, paces_s=paces_s, cost_s=cost_s)
 
@@ -173,7 +268,9 @@ def _before(first_round: float, observation: Observation) -> Observation:
 def _outcome(name: str, best: LoaderSettings, estimates: Estimates) -> str:
     if estimates.answer == best:
         return f"; no other {name} is faster"
-    saved = units.share(1 - estimates.costs_s[estimates.answer] / estimates.costs_s[best])
+    saved = units.share(
+        1 - estimates.costs_s[estimates.answer] / estimates.costs_s[best]
+    )
     return f"; {name}={shown(getattr(estimates.answer, name))} takes {saved} less time"
 
 
@@ -181,7 +278,12 @@ def _values(name: str, settings: LoaderSettings) -> tuple[Any, ...]:
     """Lists the values of a setting to compare."""
     if name == "prefetch_factor":
         is_default = settings.prefetch_factor is None
-        return tuple(n for n in choice.PREFETCH_FACTORS if not is_default or n != DEFAULT_PREFETCH)
+        return tuple(
+            n
+            for n in choice.PREFETCH_FACTORS
+            if not is_default or n != DEFAULT_PREFETCH
+        )
     if name == "multiprocessing_context":
-        return (None, *multiprocessing.get_all_start_methods()[1:])  # None is the default, the first one
+        # None is the default, the first one
+        return (None, *multiprocessing.get_all_start_methods()[1:])
     return (False, True)

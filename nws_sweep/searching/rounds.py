@@ -1,7 +1,9 @@
-"""Measures candidates in rounds of time slices: while one candidate is timed, the others are paused.
+"""Measures candidates in rounds of time slices: while one candidate is timed, the
+others are paused.
 
-In each round every candidate of a decision has one time slice. The order is random, so machine drift affects all
-candidates equally; new candidates come last. Trial processes stay alive, paused, as long as resources are free.
+In each round every candidate of a decision has one time slice. The order is random, so
+machine drift affects all candidates equally; new candidates come last. Trial processes
+stay alive, paused, as long as resources are free.
 """
 
 import random
@@ -27,19 +29,31 @@ from nws_sweep.trials.on_demand import OnDemandProcess, Turns
 
 
 class Rounds:
-    """The state of one search; ``close`` ends all trial processes, also after an interrupt.
+    """The state of one search; ``close`` ends all trial processes, also after an
+    interrupt.
 
     Attributes:
-        start: The record before the search, with finished trials only, which are not measured again.
-        candidates: All candidates that were started or skipped, in the order of their starts.
-        wrong_samples: Why every candidate with workers is wrong; empty if no such reason was found.
+        start: The record before the search, with finished trials only, which are not
+            measured again.
+        candidates: All candidates that were started or skipped, in the order of their
+            starts.
+        wrong_samples: Why every candidate with workers is wrong; empty if no such
+            reason was found.
         environment: Trial processes, clock and machine.
         turns: The trial processes, of which one runs at a time.
         admission: Which candidates may have trial processes.
     """
 
-    def __init__(self, start: SearchRecord, environment: Environment, observer: Observer, limit_s: float) -> None:
-        self.start = replace(start, trials=tuple(trial for trial in start.trials if trial.finished))
+    def __init__(
+        self,
+        start: SearchRecord,
+        environment: Environment,
+        observer: Observer,
+        limit_s: float,
+    ) -> None:
+        self.start = replace(
+            start, trials=tuple(trial for trial in start.trials if trial.finished)
+        )
         self.candidates: list[Candidate] = []
         self.wrong_samples = ""
         self.environment = environment
@@ -49,9 +63,15 @@ class Rounds:
         self._number = 0  # of the round
         rules, ranks = start.configuration.measure, start.configuration.ranks
         budget_bytes = environment.memory_budget(rules.memory_budget_bytes)
-        self.admission = Admission(self.candidates, environment, budget_bytes, ranks, rules.interleave)
+        self.admission = Admission(
+            self.candidates, environment, budget_bytes, ranks, rules.interleave
+        )
         self._samples = SampleChecker(self, observer)
-        self._data = Data(environment, rules, whole_batches=start.facts.whole_batches if start.facts else None)
+        self._data = Data(
+            environment,
+            rules,
+            whole_batches=start.facts.whole_batches if start.facts else None,
+        )
 
     def close(self) -> None:
         """Ends all trial processes at the same time."""
@@ -59,25 +79,35 @@ class Rounds:
 
     @property
     def facts(self) -> DatasetFacts | None:
-        """What the dataset reported about itself; None before the first trial process."""
+        """What the dataset reported about itself; None before the first trial
+        process."""
         reported = (candidate.process.facts for candidate in self.candidates)
-        facts = next((facts for facts in reported if facts is not None), self.start.facts)
+        facts = next(
+            (facts for facts in reported if facts is not None), self.start.facts
+        )
         return facts and replace(facts, whole_batches=self._data.whole_batches)
 
     def observations(self) -> list[Observation]:
-        """Returns what strategies see of each candidate, and of each finished trial of the start, fewest workers first.
+        """Returns what strategies see of each candidate, and of each finished trial of
+        the start, fewest workers first.
 
-        The costs of batches of the first trial that has some serve all trials (``known_of``).
+        The costs of batches of the first trial that has some serve all trials
+        (``known_of``).
         """
         candidates = {candidate.settings: candidate for candidate in self.candidates}
         configuration = self.start.configuration
-        cores, epochs = self.environment.cores(configuration.ranks), configuration.measure.shared_epochs
+        cores, epochs = (
+            self.environment.cores(configuration.ranks),
+            configuration.measure.shared_epochs,
+        )
         is_shuffled = self.facts is None or self.facts.is_shuffled
         observations: list[Observation] = []
         first_records: Records | None = None
         trials = [*self.start.trials, *map(trial_of, self.candidates)]
         for trial in sorted(trials, key=lambda trial: trial.num_workers):
-            costs = known_of(trial, trial.batches, cores, first_records, epochs, is_shuffled)
+            costs = known_of(
+                trial, trial.batches, cores, first_records, epochs, is_shuffled
+            )
             if first_records is None and costs is not None:
                 first_records = costs.records
             candidate = candidates.get(trial.settings)
@@ -89,12 +119,15 @@ class Rounds:
 
     @property
     def estimates(self) -> Estimates | None:
-        """The times of the candidates, finished trials of the start included; None if none has a time.
+        """The times of the candidates, finished trials of the start included; None if
+        none has a time.
 
         Estimates need no costs of batches, so these are not replayed.
         """
         observations = [observation_of(trial) for trial in self.start.trials]
-        observations += [observation_of_candidate(candidate) for candidate in self.candidates]
+        observations += [
+            observation_of_candidate(candidate) for candidate in self.candidates
+        ]
         observations.sort(key=lambda observation: observation.num_workers)
         return estimates_of(observations, self.start.configuration.search.tolerance)
 
@@ -104,20 +137,32 @@ class Rounds:
         estimates = self.estimates
         trials = list(self.start.trials)
         for candidate in self.candidates:
-            compared = estimates.comparison(candidate.settings) if estimates and candidate.has_pace else ALONE
+            compared = (
+                estimates.comparison(candidate.settings)
+                if estimates and candidate.has_pace
+                else ALONE
+            )
             trials.append(trial_of(candidate, compared))
         cost_s = self.start.cost_s + self.environment.clock() - self.turns.began_s
-        return replace(self.start, trials=tuple(trials), facts=self.facts, cost_s=cost_s)
+        return replace(
+            self.start, trials=tuple(trials), facts=self.facts, cost_s=cost_s
+        )
 
     def take(self, decision: Round) -> None:
-        """Ends candidates, then takes one time slice of each candidate of a decision; starts new ones.
+        """Ends candidates, then takes one time slice of each candidate of a decision;
+        starts new ones.
 
-        A new candidate that has to wait is not started. TimeLimitReached after the deadline.
+        A new candidate that has to wait is not started. TimeLimitReached after the
+        deadline.
         """
         self._end(decision)
         wanted = (*decision.candidates, *decision.beside)
-        started = [candidate for candidate in self.candidates if candidate.settings in wanted]
-        random.Random(f"{self.start.configuration.seed}-{self._number}").shuffle(started)
+        started = [
+            candidate for candidate in self.candidates if candidate.settings in wanted
+        ]
+        random.Random(f"{self.start.configuration.seed}-{self._number}").shuffle(
+            started
+        )
         for candidate in [*started, *self._new(decision)]:
             if self.wrong_samples:
                 break
@@ -130,16 +175,31 @@ class Rounds:
     def stop(self, note: str = "") -> None:
         """Makes the rows of all candidates final.
 
-        With a note, only of candidates that have a pace, and without time for a last look: trial processes end at once.
+        With a note, only of candidates that have a pace, and without time for a last
+        look: trial processes end at once.
         """
         if note:
             self.turns.end()
-        self._finish([candidate for candidate in self.candidates if candidate.has_pace or not note], note)
+        self._finish(
+            [
+                candidate
+                for candidate in self.candidates
+                if candidate.has_pace or not note
+            ],
+            note,
+        )
 
     def _end(self, decision: Round) -> None:
-        """Makes the rows of the candidates that a decision ends final, and ends their trial processes."""
-        unfinished = [candidate for candidate in self.candidates if not candidate.is_finished]
-        ended = [candidate for candidate in unfinished if candidate.settings in decision.ended]
+        """Makes the rows of the candidates that a decision ends final, and ends their
+        trial processes."""
+        unfinished = [
+            candidate for candidate in self.candidates if not candidate.is_finished
+        ]
+        ended = [
+            candidate
+            for candidate in unfinished
+            if candidate.settings in decision.ended
+        ]
         for candidate in ended:
             candidate.was_ended = decision.are_rivals
         self._finish(ended)
@@ -154,14 +214,19 @@ class Rounds:
         self._report_finished()
 
     def _new(self, decision: Round) -> list[Candidate]:
-        """Makes the new candidates of a decision; few workers first, which show what more workers would need."""
+        """Makes the new candidates of a decision; few workers first, which show what
+        more workers would need."""
         started = {candidate.settings for candidate in self.candidates}
         new = sorted(set(decision.candidates) - started, key=choice.size)
         configuration, environment = self.start.configuration, self.environment
-        return [Candidate(OnDemandProcess(settings, configuration, environment, self.turns)) for settings in new]
+        return [
+            Candidate(OnDemandProcess(settings, configuration, environment, self.turns))
+            for settings in new
+        ]
 
     def _is_admitted(self, candidate: Candidate, decision: Round) -> bool:
-        """Whether a new candidate starts now; if it starts or is skipped, it belongs to the search from here on."""
+        """Whether a new candidate starts now; if it starts or is skipped, it belongs to
+        the search from here on."""
         is_admitted = self.admission.admits(candidate, decision)
         is_skipped = candidate.is_finished
         if is_admitted or is_skipped:
@@ -170,9 +235,11 @@ class Rounds:
         return is_admitted
 
     def _take_slice(self, candidate: Candidate, window_s: float) -> None:
-        """Takes a time slice, unless the candidate was closed in this round to free resources.
+        """Takes a time slice, unless the candidate was closed in this round to free
+        resources.
 
-        Each command to the trial process may have resumed the other processes, which are paused again.
+        Each command to the trial process may have resumed the other processes, which
+        are paused again.
         """
         if not candidate.may_continue:
             return
@@ -185,13 +252,19 @@ class Rounds:
         started_in_s = candidate.process.started_in_s
         slices.take_slice(candidate, self._number, window_s, self.admission.memory_left)
         self.turns.pause_others()
-        for look in (self._samples.check, slices.compare_threads, self._data.try_whole_batches):
+        for look in (
+            self._samples.check,
+            slices.compare_threads,
+            self._data.try_whole_batches,
+        ):
             look(candidate)
             self.turns.pause_others()
         took_s = candidate.process.started_in_s - started_in_s
         if took_s > STALL_S:
             took = f"starting a trial process took {units.seconds(took_s)}"
-            self._observer.note(f"{took}, which time_limit_s does not count: torch is imported, the dataset is made")
+            self._observer.note(
+                f"{took}, which time_limit_s does not count: torch is imported, the dataset is made"
+            )
         line = self._data.notice_size(candidate)
         if line:
             self._observer.note(line)
@@ -199,19 +272,29 @@ class Rounds:
         self._report_finished()
 
     def _measure_impossible_again(self) -> None:
-        """Measures candidates with an impossible pace once more; without a number if it stays impossible."""
+        """Measures candidates with an impossible pace once more; without a number if it
+        stays impossible."""
         estimates = self.estimates
         if estimates is None:
             return
         for candidate in self.candidates:
-            if candidate.may_continue and len(candidate.figures.timing.paces_s) >= FEWEST_ROUNDS:
-                reason = candidate.figures.impossible(estimates.half_width(candidate.settings))
+            if (
+                candidate.may_continue
+                and len(candidate.figures.timing.paces_s) >= FEWEST_ROUNDS
+            ):
+                reason = candidate.figures.impossible(
+                    estimates.half_width(candidate.settings)
+                )
                 if reason:
                     candidate.restart(reason)
 
     def _report_finished(self) -> None:
         """Reports the trials that have finished meanwhile."""
-        finished = [candidate for candidate in self.candidates if candidate.is_finished and not candidate.is_reported]
+        finished = [
+            candidate
+            for candidate in self.candidates
+            if candidate.is_finished and not candidate.is_reported
+        ]
         if not finished:  # a record replays batches of all trials
             return
         for candidate in finished:

@@ -1,12 +1,15 @@
-"""Checks whether workers deliver the samples of loading without workers; a candidate with wrong samples fails.
+"""Checks whether workers deliver the samples of loading without workers; a candidate
+with wrong samples fails.
 
-A map-style dataset: some samples of each candidate are loaded again without workers, and compared part by part, because
-random transforms change some parts only. A part that differs is loaded once more in workers, one sample at a time. If
-it differs again, it is random; if not, workers that load at the same time disturb each other.
+A map-style dataset: some samples of each candidate are loaded again without workers,
+and compared part by part, because random transforms change some parts only. A part that
+differs is loaded once more in workers, one sample at a time. If it differs again, it is
+random; if not, workers that load at the same time disturb each other.
 
-An iterable dataset: the first samples of the workers, their streams, are compared with each other. Samples that several
-workers deliver are repeated, unless an epoch with workers has no more samples than one without: then different samples
-have the same content.
+An iterable dataset: the first samples of the workers, their streams, are compared with
+each other. Samples that several workers deliver are repeated, unless an epoch with
+workers has no more samples than one without: then different samples have the same
+content.
 """
 
 import itertools
@@ -28,7 +31,11 @@ from nws_sweep.records import (
     SamplesSeen,
     SearchRecord,
 )
-from nws_sweep.records.dataset_facts import REMEDY, equal_draws_warning, shared_handles_warning
+from nws_sweep.records.dataset_facts import (
+    REMEDY,
+    equal_draws_warning,
+    shared_handles_warning,
+)
 from nws_sweep.searching import schedule
 from nws_sweep.searching.admission import Admission
 from nws_sweep.searching.candidate import Candidate
@@ -40,10 +47,12 @@ Reference = Mapping[int | str, Parts]
 _WORKER = attrgetter("worker")
 
 MAX_COMPARED = 8  # samples of a candidate
-# Equal draws of two workers, or wrong samples where workers share open files: a single one may be chance. Without open
-# files, random parts are the likelier reason, and more than half of the samples must differ.
+# Equal draws of two workers, or wrong samples where workers share open files: a
+# single one may be chance. Without open files, random parts are the likelier reason,
+# and more than half of the samples must differ.
 _NOT_CHANCE = 2
-_REPEATED = 0.1  # share of the samples in streams that other workers must have delivered too
+# share of the samples in streams that other workers must have delivered too
+_REPEATED = 0.1
 _MAX_EPOCH = 50_000  # samples that are counted
 _COUNT_S = 5.0  # in which samples are counted without check_samples=true
 
@@ -76,14 +85,18 @@ class SampleChecker:
         self._checks_samples = search.start.configuration.check_samples
         self._checked: set[LoaderSettings] = set()
         self._handles_reported = False
-        self._batches: dict[int, int] = {}  # of an epoch of an iterable dataset, by number of workers
-        self._reference: dict[int | str, Parts] = {}  # of samples that were loaded without workers
+        # of an epoch of an iterable dataset, by number of workers
+        self._batches: dict[int, int] = {}
+        # of samples that were loaded without workers
+        self._reference: dict[int | str, Parts] = {}
         self._random_parts: frozenset[int] = frozenset()
-        self._without_workers: SamplesSeen | None = None  # an epoch, counted where samples repeat
+        # an epoch, counted where samples repeat
+        self._without_workers: SamplesSeen | None = None
         self._epochs_compared = False
 
     def check(self, candidate: Candidate) -> None:
-        """Fails a candidate with wrong samples; if the dataset is iterable, all candidates with workers."""
+        """Fails a candidate with wrong samples; if the dataset is iterable, all
+        candidates with workers."""
         facts, settings = candidate.process.facts, candidate.settings
         if facts is None:
             return
@@ -92,13 +105,19 @@ class SampleChecker:
             self._observer.note(shared_handles_warning(facts))
         if facts.iterable:
             self._compare_lengths(candidate)
-        if candidate.logged is None or settings in self._checked or self._checks_samples is False:
+        if (
+            candidate.logged is None
+            or settings in self._checked
+            or self._checks_samples is False
+        ):
             return
         self._checked.add(settings)
         try:
             warning = self.compare(candidate.logged, settings, facts, candidate.cost_s)
         except WrongSamples as error:
-            self._fail(self._search.candidates if facts.iterable else [candidate], error)
+            self._fail(
+                self._search.candidates if facts.iterable else [candidate], error
+            )
             if facts.iterable:
                 self._search.wrong_samples = str(error)
             return
@@ -111,41 +130,64 @@ class SampleChecker:
                 candidate.fail(error)
 
     def _compare_lengths(self, candidate: Candidate) -> None:
-        """Warns of a stream of which each worker has a separate epoch: more workers have more batches."""
-        workers, batches = candidate.settings.num_workers, schedule.epoch_batches(candidate.windows)
+        """Warns of a stream of which each worker has a separate epoch: more workers
+        have more batches."""
+        workers, batches = (
+            candidate.settings.num_workers,
+            schedule.epoch_batches(candidate.windows),
+        )
         if not batches:
             return
         self._batches[workers] = batches
         fewest = min(self._batches)
         usual = self._batches[fewest]
-        longer = epoch_length.difference(batches, workers, usual, fewest) if batches > usual else ""
+        longer = (
+            epoch_length.difference(batches, workers, usual, fewest)
+            if batches > usual
+            else ""
+        )
         if longer:
             remedy = "divide the length that each worker has, such as with_epoch(), by num_workers"
             candidate.warn(f"{longer}; {remedy}")
 
     def ask(self, question: Callable[[TrialProcess], Answer]) -> Answer | None:
-        """Asks a candidate without workers; a new process if a question would advance the candidate's stream.
+        """Asks a candidate without workers; a new process if a question would advance
+        the candidate's stream.
 
         None if the process fails.
         """
         search = self._search
         is_stream = search.facts is not None and search.facts.iterable
         for candidate in search.candidates:
-            if candidate.settings.num_workers == 0 and candidate.is_alive and not is_stream:
+            if (
+                candidate.settings.num_workers == 0
+                and candidate.is_alive
+                and not is_stream
+            ):
                 return candidate.process.ask(question)
         try:
             start = search.environment.start_process
-            with start(search.admission.memory_left, search.turns.deadline_s) as process:
+            with start(
+                search.admission.memory_left, search.turns.deadline_s
+            ) as process:
                 process.on_stall = search.turns.resume_others
                 return question(process)
         except TrialError:
             return None
 
-    def compare(self, logged: SamplesLogged, settings: LoaderSettings, facts: DatasetFacts, spent_s: float) -> str:
-        """Compares the samples of a candidate's workers; WrongSamples if they differ from loading without workers.
+    def compare(
+        self,
+        logged: SamplesLogged,
+        settings: LoaderSettings,
+        facts: DatasetFacts,
+        spent_s: float,
+    ) -> str:
+        """Compares the samples of a candidate's workers; WrongSamples if they differ
+        from loading without workers.
 
-        Returns a warning about the samples, mostly empty. Loading samples takes a share of ``spent_s``, the seconds
-        that the candidate has taken; at least one sample is loaded.
+        Returns a warning about the samples, mostly empty. Loading samples takes a share
+        of ``spent_s``, the seconds that the candidate has taken; at least one sample is
+        loaded.
         """
         if logged.moved_files and settings.num_workers > 1:
             raise WrongSamples(
@@ -157,43 +199,72 @@ class SampleChecker:
         samples = comparable_samples(logged.samples)
         latest = samples[:MAX_COMPARED]
         self._load(latest, choice.CLOSE * spent_s)  # next to nothing
-        compared = [sample for sample in samples if sample.key in self._reference][:MAX_COMPARED]
-        if any(differing(sample, self._reference) - self._random_parts for sample in compared):
+        compared = [sample for sample in samples if sample.key in self._reference][
+            :MAX_COMPARED
+        ]
+        if any(
+            differing(sample, self._reference) - self._random_parts
+            for sample in compared
+        ):
             self._compare_one_by_one(latest, settings, facts)
         if not facts.generators and has_equal_draws(logged.samples, self._random_parts):
             return equal_draws_warning("equal parts in their samples")
         return ""
 
     def _load(self, samples: Sequence[SampleMade], limit_s: float | None) -> None:
-        """Loads samples without workers, each once, within a time, s; None for no limit."""
-        keys = list(dict.fromkeys(sample.key for sample in samples if sample.key not in self._reference))
+        """Loads samples without workers, each once, within a time, s; None for no
+        limit."""
+        keys = list(
+            dict.fromkeys(
+                sample.key for sample in samples if sample.key not in self._reference
+            )
+        )
         if keys:
             loaded = self.ask(lambda process: process.load(keys, limit_s)) or ()
             self._reference.update({sample.key: sample.parts for sample in loaded})
 
-    def _compare_one_by_one(self, samples: Sequence[SampleMade], settings: LoaderSettings, facts: DatasetFacts) -> None:
-        """Finds random parts, which differ though no other worker loads at the same time; WrongSamples if many differ.
+    def _compare_one_by_one(
+        self,
+        samples: Sequence[SampleMade],
+        settings: LoaderSettings,
+        facts: DatasetFacts,
+    ) -> None:
+        """Finds random parts, which differ though no other worker loads at the same
+        time; WrongSamples if many differ.
 
-        A sample is wrong if parts that are not random differ where workers load at the same time.
+        A sample is wrong if parts that are not random differ where workers load at the
+        same time.
         """
         self._load(samples, None)
         together = [sample for sample in samples if sample.key in self._reference]
         alone = self.ask(lambda process: process.load_one_by_one(together, settings))
         if alone is None or len(alone) < len(together):
             return
-        random_parts = frozenset[int]().union(*(differing(sample, self._reference) for sample in alone))
-        wrong = sum(bool(differing(sample, self._reference) - random_parts) for sample in together)
+        random_parts = frozenset[int]().union(
+            *(differing(sample, self._reference) for sample in alone)
+        )
+        wrong = sum(
+            bool(differing(sample, self._reference) - random_parts)
+            for sample in together
+        )
         fewest_wrong = _NOT_CHANCE if facts.handles else len(together) // 2 + 1
         if wrong >= fewest_wrong:
-            shared = f"; forked workers share {', '.join(facts.handles)}" if facts.handles else ""
+            shared = (
+                f"; forked workers share {', '.join(facts.handles)}"
+                if facts.handles
+                else ""
+            )
             raise WrongSamples(
                 f"{wrong} of {len(together)} compared samples differ from those loaded without workers{shared}: "
                 f"{REMEDY}"
             )
         self._random_parts |= random_parts
 
-    def _check_streams(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> str:
-        """Compares the streams of the workers, and with ``check_samples=true`` two epochs, once for all candidates.
+    def _check_streams(
+        self, samples: Sequence[SampleMade], settings: LoaderSettings
+    ) -> str:
+        """Compares the streams of the workers, and with ``check_samples=true`` two
+        epochs, once for all candidates.
 
         WrongSamples if samples are repeated or lost; returns a warning, mostly empty.
         """
@@ -203,21 +274,31 @@ class SampleChecker:
                 f"{repeats.count} of the first {repeats.compared} samples were delivered by another worker too: "
                 f"{HOW_TO_SHARD}"
             )
-        if settings.num_workers <= 1 or self._epochs_compared or not self._checks_samples:
+        if (
+            settings.num_workers <= 1
+            or self._epochs_compared
+            or not self._checks_samples
+        ):
             return ""
         self._epochs_compared = True
         without_workers = self._count(settings.with_workers(0), _MAX_EPOCH, math.inf)
         shared = self._count(settings, _MAX_EPOCH, math.inf)
         return _compare_epochs(settings, without_workers, shared)
 
-    def _count(self, settings: LoaderSettings, most: int, limit_s: float) -> SamplesSeen | None:
-        """Counts the samples of an epoch, up to a number and within a time, s; None if the process fails."""
+    def _count(
+        self, settings: LoaderSettings, most: int, limit_s: float
+    ) -> SamplesSeen | None:
+        """Counts the samples of an epoch, up to a number and within a time, s; None if
+        the process fails."""
         return self.ask(lambda process: process.samples(settings, most, limit_s))
 
     def _is_longer(self, settings: LoaderSettings, *, unknown: bool) -> bool:
-        """Whether an epoch has more samples than without workers; ``unknown`` if counting either takes too long."""
+        """Whether an epoch has more samples than without workers; ``unknown`` if
+        counting either takes too long."""
         if self._without_workers is None:
-            self._without_workers = self._count(settings.with_workers(0), _MAX_EPOCH, _COUNT_S)
+            self._without_workers = self._count(
+                settings.with_workers(0), _MAX_EPOCH, _COUNT_S
+            )
         if self._without_workers is None or not self._without_workers.complete:
             return unknown
         most = epoch_length.longest(self._without_workers.count, settings.num_workers)
@@ -227,12 +308,20 @@ class SampleChecker:
         return shared.count > most or (unknown and not shared.complete)
 
 
-def _compare_epochs(settings: LoaderSettings, without_workers: SamplesSeen | None, shared: SamplesSeen | None) -> str:
-    """Compares the samples of an epoch without workers and of one with; WrongSamples if some are repeated or lost.
+def _compare_epochs(
+    settings: LoaderSettings,
+    without_workers: SamplesSeen | None,
+    shared: SamplesSeen | None,
+) -> str:
+    """Compares the samples of an epoch without workers and of one with; WrongSamples if
+    some are repeated or lost.
 
-    Returns a warning if drop_last explains what is lost, or if the epochs cannot be counted; else empty.
+    Returns a warning if drop_last explains what is lost, or if the epochs cannot be
+    counted; else empty.
     """
-    if not (without_workers and shared and without_workers.complete and shared.complete):
+    if not (
+        without_workers and shared and without_workers.complete and shared.complete
+    ):
         return f"check_samples: no whole epoch of at most {_MAX_EPOCH} samples could be counted"
     usual = without_workers.count
     counts = f"with num_workers={settings.num_workers}: {shared.count} in an epoch instead of {usual}"
@@ -248,21 +337,30 @@ def _compare_epochs(settings: LoaderSettings, without_workers: SamplesSeen | Non
 
 
 def has_equal_draws(samples: Iterable[SampleMade], random_parts: Iterable[int]) -> bool:
-    """Whether two workers have made the same sequence of a random part, of different samples."""
+    """Whether two workers have made the same sequence of a random part, of different
+    samples."""
     streams = _by_worker(samples)
     varied = [position for position in random_parts if not _recurs(streams, position)]
     for stream, rival_stream in itertools.combinations(streams, 2):
-        pairs = [pair for pair in zip(stream, rival_stream, strict=False) if pair[0].key != pair[1].key]
+        pairs = [
+            pair
+            for pair in zip(stream, rival_stream, strict=False)
+            if pair[0].key != pair[1].key
+        ]
         if len(pairs) < _NOT_CHANCE:
             continue
         for position in varied:
-            if all(_content(sample, position) == _content(rival, position) != b"" for sample, rival in pairs):
+            if all(
+                _content(sample, position) == _content(rival, position) != b""
+                for sample, rival in pairs
+            ):
                 return True
     return False
 
 
 def _recurs(streams: Iterable[Sequence[SampleMade]], position: int) -> bool:
-    """Whether workers make the same value at different places: of a part with few values, they do so by chance."""
+    """Whether workers make the same value at different places: of a part with few
+    values, they do so by chance."""
     place_of: dict[bytes, int] = {}
     for stream in streams:
         for place, sample in enumerate(stream):
@@ -274,7 +372,10 @@ def _recurs(streams: Iterable[Sequence[SampleMade]], position: int) -> bool:
 
 def _by_worker(samples: Iterable[SampleMade]) -> list[list[SampleMade]]:
     """Lists the samples of each worker, in the order of making."""
-    return [list(stream) for _, stream in itertools.groupby(sorted(samples, key=_WORKER), _WORKER)]
+    return [
+        list(stream)
+        for _, stream in itertools.groupby(sorted(samples, key=_WORKER), _WORKER)
+    ]
 
 
 def _content(sample: SampleMade, position: int) -> bytes:
@@ -284,17 +385,26 @@ def _content(sample: SampleMade, position: int) -> bytes:
 
 
 def comparable_samples(samples: Iterable[SampleMade]) -> list[SampleMade]:
-    """Orders samples for comparison, the latest of each worker first: by then all workers load at the same time."""
+    """Orders samples for comparison, the latest of each worker first: by then all
+    workers load at the same time."""
     latest_first = (stream[::-1] for stream in _by_worker(samples))
     rows = itertools.zip_longest(*latest_first)
     return [sample for row in rows for sample in row if sample is not None]
 
 
 def differing(sample: SampleMade, reference: Reference) -> frozenset[int]:
-    """Finds the positions of the comparable parts that differ from the sample loaded without workers."""
+    """Finds the positions of the comparable parts that differ from the sample loaded
+    without workers."""
     positions = set()
-    for position, (part, usual) in enumerate(itertools.zip_longest(sample.parts, reference[sample.key])):
-        is_opaque = part and usual and part.form == usual.form and None in (part.content, usual.content)
+    for position, (part, usual) in enumerate(
+        itertools.zip_longest(sample.parts, reference[sample.key])
+    ):
+        is_opaque = (
+            part
+            and usual
+            and part.form == usual.form
+            and None in (part.content, usual.content)
+        )
         if part != usual and not is_opaque:
             positions.add(position)
     return frozenset(positions)
@@ -307,7 +417,8 @@ class Repeats:
     Attributes:
         count: Samples that another worker delivered too.
         compared: Samples of all workers.
-        is_proof: Whether samples are repeated even if the length of an epoch is unknown.
+        is_proof: Whether samples are repeated even if the length of an epoch is
+            unknown.
     """
 
     count: int
@@ -316,18 +427,23 @@ class Repeats:
 
 
 def repeats_in(samples: Iterable[SampleMade]) -> Repeats:
-    """Compares the first samples of the workers, as many of each: whole samples, and each part by itself.
+    """Compares the first samples of the workers, as many of each: whole samples, and
+    each part by itself.
 
-    Any part may identify the sample. Parts are compared only in streams so long that the share of samples that must be
-    repeated is beyond chance. Such streams are proof if whole samples repeat, and none within its stream. A single
-    worker repeats nothing.
+    Any part may identify the sample. Parts are compared only in streams so long that
+    the share of samples that must be repeated is beyond chance. Such streams are proof
+    if whole samples repeat, and none within its stream. A single worker repeats
+    nothing.
     """
     of_workers = _by_worker(samples)
     if len(of_workers) < 2:
         return Repeats(0, sum(map(len, of_workers)))
     length = min(map(len, of_workers))
     streams = [[sample.parts for sample in stream[:length]] for stream in of_workers]
-    contents = [[tuple((part.form, part.content) for part in parts) for parts in stream] for stream in streams]
+    contents = [
+        [tuple((part.form, part.content) for part in parts) for parts in stream]
+        for stream in streams
+    ]
     count, compared = _repeated(contents), length * len(streams)
     if _REPEATED * length < _NOT_CHANCE:
         return Repeats(count, compared)
@@ -339,10 +455,13 @@ def repeats_in(samples: Iterable[SampleMade]) -> Repeats:
 
 
 def _repeated(streams: Sequence[Sequence[Hashable]]) -> int:
-    """Counts the samples that another worker delivered too; 0 if they are few, or may be equal by chance."""
+    """Counts the samples that another worker delivered too; 0 if they are few, or may
+    be equal by chance."""
     distinct = [set(stream) for stream in streams]
-    workers = Counter(itertools.chain.from_iterable(distinct))  # how many workers delivered a sample
-    # Some workers of a resampled stream draw the same shard by chance. Without shares, each repeats samples of others.
+    # how many workers delivered a sample
+    workers = Counter(itertools.chain.from_iterable(distinct))
+    # Some workers of a resampled stream draw the same shard by chance. Without
+    # shares, each repeats samples of others.
     if any(max(workers[sample] for sample in samples) == 1 for samples in distinct):
         return 0
     total, alike = sum(map(len, streams)), workers.total()

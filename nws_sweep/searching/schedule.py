@@ -1,16 +1,24 @@
 """The conditions of a trial, and which window it takes next. Pure.
 
-In mode ``steady`` a trial discards a warm-up of the whole queue (prefetch_factor x num_workers batches), then takes
-windows of whole multiples of the workers: n workers deliver in multiples of n batches. The first warm-up is at least as
-long as a window, because a process is slower at first. After a pause, the batches that were ready or partly made are
-discarded, and at least one of each worker. Windows end before the last batches of an epoch, for which the workers have
-no further work. If an epoch is too short for that, and in mode ``epoch``, whole epochs are measured.
+In mode ``steady`` a trial discards a warm-up of the whole queue (prefetch_factor x
+num_workers batches), then takes windows of whole multiples of the workers: n workers
+deliver in multiples of n batches. The first warm-up is at least as long as a window,
+because a process is slower at first. After a pause, the batches that were ready or
+partly made are discarded, and at least one of each worker. Windows end before the last
+batches of an epoch, for which the workers have no further work. If an epoch is too
+short for that, and in mode ``epoch``, whole epochs are measured.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from nws_sweep.records import LoaderSettings, MeasureRules, Window, WindowKind, WindowRequest
+from nws_sweep.records import (
+    LoaderSettings,
+    MeasureRules,
+    Window,
+    WindowKind,
+    WindowRequest,
+)
 
 _SHORT_EPOCH_S = 0.5  # an epoch before it costs less than what it shows
 
@@ -23,7 +31,8 @@ class Conditions:
         settings: Of the DataLoader; canonical.
         rules: Of measuring.
         batches_per_epoch: The length of an epoch; None if unknown.
-        seen_batches: Batches of an epoch of a stream without a length, once an epoch has ended.
+        seen_batches: Batches of an epoch of a stream without a length, once an epoch
+            has ended.
         cores: CPUs that the processes of the trial may use together.
     """
 
@@ -41,7 +50,11 @@ class Conditions:
     @property
     def length(self) -> int | None:
         """Batches by which an epoch is computed; None if unknown."""
-        return self.seen_batches if self.batches_per_epoch is None else self.batches_per_epoch
+        return (
+            self.seen_batches
+            if self.batches_per_epoch is None
+            else self.batches_per_epoch
+        )
 
     @property
     def worker_multiple(self) -> int:
@@ -50,23 +63,38 @@ class Conditions:
 
     @property
     def warm_up(self) -> int:
-        """Batches discarded at the start of an epoch: as many as the queue holds, at least 1."""
+        """Batches discarded at the start of an epoch: as many as the queue holds, at
+        least 1."""
         return max(1, self.settings.queued_batches)
 
     @property
     def last_position(self) -> int | None:
-        """Batches of an epoch after which the workers have no further work; None if unknown."""
-        return None if self.batches_per_epoch is None else self.batches_per_epoch - self.settings.queued_batches
+        """Batches of an epoch after which the workers have no further work; None if
+        unknown."""
+        return (
+            None
+            if self.batches_per_epoch is None
+            else self.batches_per_epoch - self.settings.queued_batches
+        )
 
 
-def next_request(windows: Sequence[Window], conditions: Conditions, *, was_paused: bool = False) -> WindowRequest:
-    """Asks for the window after those taken; ``was_paused`` if the loader was paused after the last of them."""
+def next_request(
+    windows: Sequence[Window], conditions: Conditions, *, was_paused: bool = False
+) -> WindowRequest:
+    """Asks for the window after those taken; ``was_paused`` if the loader was paused
+    after the last of them."""
     if whole_epochs(windows, conditions):
         return WindowRequest(kind=WindowKind.EPOCH)
     warm_up = WindowRequest(
-        kind=WindowKind.WARM_UP, min_batches=conditions.warm_up, multiple_of=conditions.worker_multiple
+        kind=WindowKind.WARM_UP,
+        min_batches=conditions.warm_up,
+        multiple_of=conditions.worker_multiple,
     )
-    if not windows or windows[-1].ended_epoch or _needs_new_epoch(windows, conditions, was_paused):
+    if (
+        not windows
+        or windows[-1].ended_epoch
+        or _needs_new_epoch(windows, conditions, was_paused)
+    ):
         return replace(warm_up, fresh=True)
     missing = conditions.warm_up - taken_in_epoch(windows)
     if missing > 0:
@@ -76,12 +104,17 @@ def next_request(windows: Sequence[Window], conditions: Conditions, *, was_pause
     if missing_s > 0:
         return replace(steady, kind=WindowKind.WARM_UP, min_seconds=missing_s)
     if was_paused and conditions.settings.queued_batches:
-        return replace(warm_up, min_batches=_discarded_after_pause(windows, conditions), cover_buffer=True)
+        return replace(
+            warm_up,
+            min_batches=_discarded_after_pause(windows, conditions),
+            cover_buffer=True,
+        )
     return steady
 
 
 def _steady(windows: Sequence[Window], conditions: Conditions) -> WindowRequest:
-    """Asks for a window that counts, which ends before the last batches of the epoch."""
+    """Asks for a window that counts, which ends before the last batches of the
+    epoch."""
     multiple, left = conditions.worker_multiple, _batches_left(windows, conditions)
     return WindowRequest(
         kind=WindowKind.STEADY,
@@ -92,29 +125,38 @@ def _steady(windows: Sequence[Window], conditions: Conditions) -> WindowRequest:
     )
 
 
-def _needs_new_epoch(windows: Sequence[Window], conditions: Conditions, was_paused: bool) -> bool:
-    """Whether the rest of the epoch is shorter than the window that a new epoch has room for."""
+def _needs_new_epoch(
+    windows: Sequence[Window], conditions: Conditions, was_paused: bool
+) -> bool:
+    """Whether the rest of the epoch is shorter than the window that a new epoch has
+    room for."""
     left, latest = _batches_left(windows, conditions), windows[-1]
     if left is None or conditions.last_position is None:
         return False
-    is_long_warm_up = latest.startup_s is None and not steady_windows(windows)  # as long as a window
+    # as long as a window
+    is_long_warm_up = latest.startup_s is None and not steady_windows(windows)
     if latest.kind is WindowKind.WARM_UP and not is_long_warm_up:
         return False
     multiple = conditions.worker_multiple
-    room_in_epoch = (conditions.last_position - conditions.warm_up) // multiple * multiple
+    room_in_epoch = (
+        (conditions.last_position - conditions.warm_up) // multiple * multiple
+    )
     wanted = min(max(multiple, latest.batches), room_in_epoch)
     discarded = _discarded_after_pause(windows, conditions) if was_paused else 0
     return left - discarded < wanted
 
 
 def _missing_warm_up_s(windows: Sequence[Window], conditions: Conditions) -> float:
-    """Computes the seconds that the first warm-up lacks of a window; 0 or less if nothing, or few batches are left.
+    """Computes the seconds that the first warm-up lacks of a window; 0 or less if
+    nothing, or few batches are left.
 
-    Warm-up begins with the first batch: workers that have just started are slower, the longer the more of them there
-    are.
+    Warm-up begins with the first batch: workers that have just started are slower, the
+    longer the more of them there are.
     """
     left = _batches_left(windows, conditions)
-    if steady_windows(windows) or (left is not None and left < 2 * conditions.worker_multiple):
+    if steady_windows(windows) or (
+        left is not None and left < 2 * conditions.worker_multiple
+    ):
         return 0.0
     missing_s = conditions.rules.window_s - seconds_in(windows)
     starts_s = [window.startup_s for window in windows if window.startup_s is not None]
@@ -124,8 +166,13 @@ def _missing_warm_up_s(windows: Sequence[Window], conditions: Conditions) -> flo
 
 
 def _discarded_after_pause(windows: Iterable[Window], conditions: Conditions) -> int:
-    """Counts the batches to discard: one of each worker; the whole queue if the samples are not counted."""
-    return conditions.worker_multiple if counted(windows) else conditions.settings.queued_batches
+    """Counts the batches to discard: one of each worker; the whole queue if the samples
+    are not counted."""
+    return (
+        conditions.worker_multiple
+        if counted(windows)
+        else conditions.settings.queued_batches
+    )
 
 
 def counted(windows: Iterable[Window]) -> bool:
@@ -134,27 +181,32 @@ def counted(windows: Iterable[Window]) -> bool:
 
 
 def produced(windows: Sequence[Window], conditions: Conditions) -> float | None:
-    """Counts the batches that workers made during windows, fractions included; None if samples are not counted."""
+    """Counts the batches that workers made during windows, fractions included; None if
+    samples are not counted."""
     if not conditions.settings.num_workers or not counted(windows):
         return None
     return sum(window.produced or 0 for window in windows) / conditions.batch_length
 
 
 def whole_epochs(windows: Sequence[Window], conditions: Conditions) -> bool:
-    """Whether whole epochs are measured: by ``mode``, or because an epoch takes little time or few batches.
+    """Whether whole epochs are measured: by ``mode``, or because an epoch takes little
+    time or few batches.
 
     An epoch has few batches if it has fewer than warm-up, window and end need.
     """
     if conditions.rules.mode == "epoch" or is_short_epoch(windows, conditions):
         return True
-    fewest = conditions.warm_up + max(2 * conditions.worker_multiple, conditions.settings.queued_batches)
+    fewest = conditions.warm_up + max(
+        2 * conditions.worker_multiple, conditions.settings.queued_batches
+    )
     if conditions.last_position is not None and conditions.last_position < fewest:
         return True
     return any(window.ended_epoch for window in windows) and not steady_windows(windows)
 
 
 def is_short_epoch(windows: Sequence[Window], conditions: Conditions) -> bool:
-    """Whether an epoch at the pace of these windows takes at most ``_SHORT_EPOCH_S``; not with persistent workers."""
+    """Whether an epoch at the pace of these windows takes at most ``_SHORT_EPOCH_S``;
+    not with persistent workers."""
     if conditions.rules.mode == "epoch" or conditions.settings.persistent_workers:
         return False
     taken, batches = batches_in(windows), conditions.batches_per_epoch
@@ -164,8 +216,13 @@ def is_short_epoch(windows: Sequence[Window], conditions: Conditions) -> bool:
 
 
 def _batches_left(windows: Sequence[Window], conditions: Conditions) -> int | None:
-    """Counts the batches before the workers have no further work in this epoch; None if unknown."""
-    return None if conditions.last_position is None else conditions.last_position - taken_in_epoch(windows)
+    """Counts the batches before the workers have no further work in this epoch; None if
+    unknown."""
+    return (
+        None
+        if conditions.last_position is None
+        else conditions.last_position - taken_in_epoch(windows)
+    )
 
 
 def taken_in_epoch(windows: Sequence[Window]) -> int:
@@ -189,7 +246,8 @@ def seconds_in(windows: Iterable[Window]) -> float:
 
 
 def steady_windows(windows: Iterable[Window]) -> list[Window]:
-    """Selects the windows that count within epochs; not windows that the end of an epoch cut short.
+    """Selects the windows that count within epochs; not windows that the end of an
+    epoch cut short.
 
     Their last batches come out of the queue.
     """
@@ -204,5 +262,8 @@ def epoch_windows(windows: Iterable[Window]) -> list[Window]:
 
 def epoch_batches(windows: Sequence[Window]) -> int | None:
     """Counts the batches of the latest epoch that has ended; None if no epoch has."""
-    last = max((place for place, window in enumerate(windows) if window.ended_epoch), default=None)
+    last = max(
+        (place for place, window in enumerate(windows) if window.ended_epoch),
+        default=None,
+    )
     return None if last is None else taken_in_epoch(windows[: last + 1])

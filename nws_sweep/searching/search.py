@@ -1,4 +1,5 @@
-"""The search of one configuration: measures what the strategy decides until the strategy stops."""
+"""The search of one configuration: measures what the strategy decides until the
+strategy stops."""
 
 import math
 from contextlib import closing
@@ -20,22 +21,35 @@ _LIMIT_OF_SETTING_S = 30.0  # more for each setting besides num_workers
 def new_record(configuration: Configuration) -> SearchRecord:
     """Makes the record of a search that begins now."""
     started_at = datetime.now().astimezone().isoformat()
-    return SearchRecord(configuration=configuration, host=host.describe(configuration.ranks), started_at=started_at)
+    return SearchRecord(
+        configuration=configuration,
+        host=host.describe(configuration.ranks),
+        started_at=started_at,
+    )
 
 
-def search(start: SearchRecord, environment: Environment, observer: Observer, guess: int | None = None) -> SearchRecord:
-    """Searches one configuration; returns all trials, the verdict and the reason to stop.
+def search(
+    start: SearchRecord,
+    environment: Environment,
+    observer: Observer,
+    guess: int | None = None,
+) -> SearchRecord:
+    """Searches one configuration; returns all trials, the verdict and the reason to
+    stop.
 
     Args:
         start: The result so far; finished trials are not measured again.
         environment: Trial processes, clock and machine.
         observer: Receives every trial as soon as it is finished.
-        guess: The best num_workers of a similar configuration, measured first; None for no guess.
+        guess: The best num_workers of a similar configuration, measured first; None for
+            no guess.
     """
     configuration = start.configuration
     cores = environment.cores(configuration.ranks)
     strategy = strategies.make(configuration, cores, guess, processes.start_method())
-    with closing(Rounds(start, environment, observer, limit_s(configuration))) as rounds:
+    with closing(
+        Rounds(start, environment, observer, limit_s(configuration))
+    ) as rounds:
         is_provisional = False
         try:
             reason = _measure(strategy, rounds)
@@ -66,22 +80,30 @@ def _measure(strategy: Strategy, rounds: Rounds) -> str:
 
 
 def _concluded(rounds: Rounds, reason: str, *, is_provisional: bool) -> SearchRecord:
-    """Adds the verdict and the reason to stop to the record; a provisional record has finished trials only."""
+    """Adds the verdict and the reason to stop to the record; a provisional record has
+    finished trials only."""
     record = replace(rounds.record, stop_reason=reason)
     estimates = rounds.estimates
     if estimates is not None:
-        record = replace(record, verdict=replace(estimates.verdict(), provisional=is_provisional))
+        record = replace(
+            record, verdict=replace(estimates.verdict(), provisional=is_provisional)
+        )
     if is_provisional:
-        record = replace(record, trials=tuple(trial for trial in record.trials if trial.finished))
-    if not record.trials:  # the limit came first: the search is repeated if it is asked for again
+        record = replace(
+            record, trials=tuple(trial for trial in record.trials if trial.finished)
+        )
+    # the limit came first: the search is repeated if it is asked for again
+    if not record.trials:
         record = replace(record, error=f"no candidate was measured: {reason}")
     return record
 
 
 def limit_s(configuration: Configuration) -> float:
-    """Says after how many seconds of measuring a search ends; infinite if there is no limit.
+    """Says after how many seconds of measuring a search ends; infinite if there is no
+    limit.
 
-    The default limit of an adaptive search does not grow with a search of prefetch_factor.
+    The default limit of an adaptive search does not grow with a search of
+    prefetch_factor.
     """
     rules = configuration.search
     if rules.time_limit_s is not None:

@@ -1,4 +1,5 @@
-"""Time slices: a candidate is resumed, takes windows up to the first that counts, and is paused."""
+"""Time slices: a candidate is resumed, takes windows up to the first that counts, and
+is paused."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,12 +14,16 @@ from nws_sweep.searching.estimates import Estimates
 from nws_sweep.system import resources
 from nws_sweep.trials.environment import STALL_S, TrialProcess
 
-_FEWER_THREADS = 0.8  # share of the time with the program's own number of threads that is worth a warning
+# share of the time with the program's own number of threads that is worth a warning
+_FEWER_THREADS = 0.8
 _STALLED = "it made no progress while the others were paused: a paused process may have held a lock that it needed"
 
 
-def take_slice(candidate: Candidate, number: int, window_s: float, memory_left: int | None) -> None:
-    """Resumes or starts the trial process of a candidate, takes warm-up and one window or epoch, and pauses it.
+def take_slice(
+    candidate: Candidate, number: int, window_s: float, memory_left: int | None
+) -> None:
+    """Resumes or starts the trial process of a candidate, takes warm-up and one window
+    or epoch, and pauses it.
 
     An error ends the trial.
 
@@ -26,7 +31,8 @@ def take_slice(candidate: Candidate, number: int, window_s: float, memory_left: 
         candidate: May have a trial process, which is paused.
         number: The round.
         window_s: Least length of the window, s, if below ``measure.window_s``.
-        memory_left: Memory that its processes may hold in addition to what they hold, B; None for no limit.
+        memory_left: Memory that its processes may hold in addition to what they hold,
+            B; None for no limit.
     """
     memory_bytes = None
     if memory_left is not None:
@@ -37,18 +43,22 @@ def take_slice(candidate: Candidate, number: int, window_s: float, memory_left: 
             candidate.discard_slices()
         earlier_stalls, earlier_slices = candidate.stalls, list(candidate.slices)
         try:
-            process = candidate.process.resume(memory_bytes) or _start(candidate, memory_bytes)
+            process = candidate.process.resume(memory_bytes) or _start(
+                candidate, memory_bytes
+            )
             _take_windows(candidate, process, number)
             resources.check_budget(candidate.process.usage.added_bytes, memory_bytes)
         except TrialInterrupted as interruption:
             candidate.slices = earlier_slices
             if not candidate.has_pace:
                 raise
-            candidate.process.environment.check_interrupts()  # an interrupt may have ended the trial process too
+            # an interrupt may have ended the trial process too
+            candidate.process.environment.check_interrupts()
             candidate.note(f"ended early: {interruption}")
             candidate.process.close()
             return
-        if candidate.stalls > earlier_stalls == 0:  # later stalls are caused by the candidate
+        # later stalls are caused by the candidate
+        if candidate.stalls > earlier_stalls == 0:
             candidate.slices = earlier_slices
             # Persistent workers would first make the rest of their epoch.
             persists = candidate.settings.persistent_workers
@@ -58,17 +68,23 @@ def take_slice(candidate: Candidate, number: int, window_s: float, memory_left: 
 
 
 def finish(candidate: Candidate, note: str, estimates: Estimates | None) -> None:
-    """Makes the row of a candidate final, with a note; a row with an impossible pace has a reason instead of a time.
+    """Makes the row of a candidate final, with a note; a row with an impossible pace
+    has a reason instead of a time.
 
     Args:
         candidate: Finished or not.
-        note: For the row; empty for the reason why the trial ended, if it is not precise.
+        note: For the row; empty for the reason why the trial ended, if it is not
+            precise.
         estimates: Of all candidates; None if no candidate has a time.
     """
     if candidate.is_finished:
         return
     if not candidate.has_pace:
-        candidate.fail(TrialError("it was stopped, by a limit or to free resources, before it was timed"))
+        candidate.fail(
+            TrialError(
+                "it was stopped, by a limit or to free resources, before it was timed"
+            )
+        )
         return
     if not note:
         rounds = units.counted(len(candidate.figures.timing.paces_s), "round")
@@ -87,17 +103,24 @@ def finish(candidate: Candidate, note: str, estimates: Estimates | None) -> None
 
 @contextmanager
 def _errors_recorded(candidate: Candidate) -> Iterator[None]:
-    """Adds the time of commands to the cost of a candidate, and records errors as the state and reason of its trial."""
+    """Adds the time of commands to the cost of a candidate, and records errors as the
+    state and reason of its trial."""
     environment = candidate.process.environment
     began_s, started_in_s = environment.clock(), candidate.process.started_in_s
     try:
         yield
     except TrialError as error:
-        environment.check_interrupts()  # an interrupt may have ended the trial process too
+        # an interrupt may have ended the trial process too
+        environment.check_interrupts()
         candidate.fail(error)
     except TimeLimitReached:
-        waited_s = environment.clock() - began_s - (candidate.process.started_in_s - started_in_s)
-        if not candidate.windows and waited_s >= STALL_S:  # else the trial would have no row
+        waited_s = (
+            environment.clock()
+            - began_s
+            - (candidate.process.started_in_s - started_in_s)
+        )
+        # else the trial would have no row
+        if not candidate.windows and waited_s >= STALL_S:
             reason = f"no batch within {units.seconds(waited_s)}, until the search's time limit"
             candidate.fail(TrialInterrupted(reason))
         raise
@@ -119,7 +142,8 @@ def _start(candidate: Candidate, memory_bytes: int | None) -> TrialProcess:
 
 
 def _take_windows(candidate: Candidate, process: TrialProcess, number: int) -> None:
-    """Takes windows up to the first that counts, pauses the process, and adds the time slice of a round.
+    """Takes windows up to the first that counts, pauses the process, and adds the time
+    slice of a round.
 
     An error in between leaves the windows before it in the time slice.
     """
@@ -145,8 +169,11 @@ def _take_windows(candidate: Candidate, process: TrialProcess, number: int) -> N
         candidate.slices.append(time_slice)
 
 
-def _append_windows(windows: list[Window], candidate: Candidate, process: TrialProcess) -> None:
-    """Asks for windows until the last of a time slice, and appends each of them to ``windows``."""
+def _append_windows(
+    windows: list[Window], candidate: Candidate, process: TrialProcess
+) -> None:
+    """Asks for windows until the last of a time slice, and appends each of them to
+    ``windows``."""
     was_paused = bool(candidate.slices)
     is_last = False
     while not is_last:
@@ -154,30 +181,46 @@ def _append_windows(windows: list[Window], candidate: Candidate, process: TrialP
             raise TimeLimitReached
         taken = [] if candidate.begins_epoch else [*candidate.windows, *windows]
         is_after_pause = was_paused and not windows
-        request = schedule.next_request(taken, candidate.conditions, was_paused=is_after_pause)
+        request = schedule.next_request(
+            taken, candidate.conditions, was_paused=is_after_pause
+        )
         candidate.begins_epoch = False
         windows.append(process.window(request))
         _check_end(candidate, request, windows)
         is_last = _is_last(request, windows, candidate)
 
 
-def _is_last(request: WindowRequest, windows: list[Window], candidate: Candidate) -> bool:
-    """Whether a time slice ends with its latest window: it counts, or the data can be read only once.
+def _is_last(
+    request: WindowRequest, windows: list[Window], candidate: Candidate
+) -> bool:
+    """Whether a time slice ends with its latest window: it counts, or the data can be
+    read only once.
 
-    After an epoch in which persistent workers have started, the next one shows what an epoch takes without that, and
-    follows at once if it is shorter than a window.
+    After an epoch in which persistent workers have started, the next one shows what an
+    epoch takes without that, and follows at once if it is shorter than a window.
     """
     if candidate.is_exhausted:
         return True
     rules = candidate.process.configuration.measure
-    has_started_workers = len(windows) == 1 and not candidate.windows and candidate.settings.persistent_workers
-    if has_started_workers and request.kind is WindowKind.EPOCH and rules.mode != "epoch":
+    has_started_workers = (
+        len(windows) == 1
+        and not candidate.windows
+        and candidate.settings.persistent_workers
+    )
+    if (
+        has_started_workers
+        and request.kind is WindowKind.EPOCH
+        and rules.mode != "epoch"
+    ):
         return windows[0].elapsed_s - (windows[0].startup_s or 0.0) > rules.window_s
     return request.kind is not WindowKind.WARM_UP
 
 
-def _check_end(candidate: Candidate, request: WindowRequest, windows: list[Window]) -> None:
-    """Drops the latest window if it is a new epoch without a batch: otherwise the loop would start epochs forever.
+def _check_end(
+    candidate: Candidate, request: WindowRequest, windows: list[Window]
+) -> None:
+    """Drops the latest window if it is a new epoch without a batch: otherwise the loop
+    would start epochs forever.
 
     TrialError if no window counts so far; else the data can be read only once.
     """
@@ -191,34 +234,49 @@ def _check_end(candidate: Candidate, request: WindowRequest, windows: list[Windo
         batch = "further batch" if taken else "batch"
         if settings.batch_size is not None:
             batch += f" of {settings.batch_size}"
-        raise TrialError(f"the loader returned no {batch} (drop_last={settings.drop_last})")
+        raise TrialError(
+            f"the loader returned no {batch} (drop_last={settings.drop_last})"
+        )
     candidate.is_exhausted = True
 
 
 def _leave_out_first_slice(candidate: Candidate) -> None:
-    """Leaves out a first time slice that read from storage: only the first candidate would meet a cold page cache.
+    """Leaves out a first time slice that read from storage: only the first candidate
+    would meet a cold page cache.
 
-    Leaves out the first short epoch too, in which a process imports modules and fills caches. Persistent workers start
-    in the first epoch only, so their trial restarts, once.
+    Leaves out the first short epoch too, in which a process imports modules and fills
+    caches. Persistent workers start in the first epoch only, so their trial restarts,
+    once.
     """
     persists = candidate.settings.persistent_workers
     if len(candidate.slices) != 1 or (persists and candidate.discarded):
         return
-    if candidate.process.configuration.measure.cache == "cold" or candidate.place is not None:
+    if (
+        candidate.process.configuration.measure.cache == "cold"
+        or candidate.place is not None
+    ):
         return
     (first,) = candidate.slices
-    if schedule.is_short_epoch(candidate.windows, candidate.conditions) or counters.came_from_storage(first):
+    if schedule.is_short_epoch(
+        candidate.windows, candidate.conditions
+    ) or counters.came_from_storage(first):
         candidate.slices[0] = counters.as_warm_up(first)
         candidate.must_restart = persists
 
 
 def _take_last_look(candidate: Candidate) -> None:
-    """Starts another epoch after whole epochs: the workers, which end with each epoch, show their memory.
+    """Starts another epoch after whole epochs: the workers, which end with each epoch,
+    show their memory.
 
     Their calls are timed in a second batch of each worker.
     """
     process = candidate.process.running
-    if process is None or not candidate.settings.num_workers or candidate.is_exhausted or candidate.process.is_late:
+    if (
+        process is None
+        or not candidate.settings.num_workers
+        or candidate.is_exhausted
+        or candidate.process.is_late
+    ):
         return
     if not schedule.whole_epochs(candidate.windows, candidate.conditions):
         return
@@ -234,11 +292,14 @@ def _take_last_look(candidate: Candidate) -> None:
     candidate.process.read_usage()
     usage = candidate.process.usage
     records = (*began.records, *ready.records)
-    candidate.slices.append(TimeSlice(windows=(), before=usage, after=usage, records=records))
+    candidate.slices.append(
+        TimeSlice(windows=(), before=usage, after=usage, records=records)
+    )
 
 
 def compare_threads(candidate: Candidate) -> None:
-    """Warns if torch is faster with one thread or one for each CPU, after the first time slice without workers.
+    """Warns if torch is faster with one thread or one for each CPU, after the first
+    time slice without workers.
 
     The comparison takes as long as a window.
     """
@@ -247,17 +308,21 @@ def compare_threads(candidate: Candidate) -> None:
     if candidate.settings.num_workers or not is_first_slice or configuration.ranks > 1:
         return
     counts = (1, max(1, int(candidate.process.environment.cores(1))))
-    times_s = candidate.process.ask(lambda process: process.thread_times(counts, configuration.measure.window_s))
+    times_s = candidate.process.ask(
+        lambda process: process.thread_times(counts, configuration.measure.window_s)
+    )
     warning = threads_warning(times_s or {})
     if warning:
         candidate.warn(warning)
 
 
 def threads_warning(times_s: Mapping[int, float]) -> str:
-    """Warns if the program's number of torch's threads is much slower than another number; empty if not.
+    """Warns if the program's number of torch's threads is much slower than another
+    number; empty if not.
 
     Args:
-        times_s: Seconds per sample by number of threads, the program's number first; empty if they are unknown.
+        times_s: Seconds per sample by number of threads, the program's number first;
+            empty if they are unknown.
     """
     if not times_s:
         return ""

@@ -1,9 +1,12 @@
-"""Queries and controls the operating system: CPUs, memory, processes, signals, locks, files.
+"""Queries and controls the operating system: CPUs, memory, processes, signals, locks,
+files.
 
 May import ``records``, ``units`` and ``errors``.
 
-- ``host``: facts about the machine, the CPUs that this process may use, and the files of its control groups
-- ``resources``: free memory, shared memory, open files and threads, and candidates that do not fit
+- ``host``: facts about the machine, the CPUs that this process may use, and the files
+  of its control groups
+- ``resources``: free memory, shared memory, open files and threads, and candidates that
+  do not fit
 - ``usage``: what processes and the machine have used
 - ``accelerator``: the machine's accelerator
 - ``torch_internals``: the private names of torch, and those that it lacks

@@ -1,13 +1,17 @@
-"""Fork servers: processes that fork others from themselves in milliseconds, with modules or a dataset in memory.
+"""Fork servers: processes that fork others from themselves in milliseconds, with
+modules or a dataset in memory.
 
-The program itself may have threads, an accelerator or locks in use, with which no process should be forked. A fork
-server is a fresh Python process that has imported modules, or a process that calls ``serve``, such as one that has made
-a dataset or, where nothing stands against it, a fork of the program. Its children are processes of multiprocessing
-("fork"), which may start others by each start method.
+The program itself may have threads, an accelerator or locks in use, with which no
+process should be forked. A fork server is a fresh Python process that has imported
+modules, or a process that calls ``serve``, such as one that has made a dataset or,
+where nothing stands against it, a fork of the program. Its children are processes of
+multiprocessing ("fork"), which may start others by each start method.
 
-A request is a byte on a Unix socket and two file descriptors: the child's end of its connection to the program, and
-the channel on which the server reports its process ID and its exit status. When the program exits, for any reason,
-the connections of its servers close; each server kills its processes, with those that they have started, and exits.
+A request is a byte on a Unix socket and two file descriptors: the child's end of its
+connection to the program, and the channel on which the server reports its process ID
+and its exit status. When the program exits, for any reason, the connections of its
+servers close; each server kills its processes, with those that they have started, and
+exits.
 """
 
 import atexit
@@ -39,17 +43,21 @@ class ForkedProcess:
     """The program's handle of a process that a fork server has forked."""
 
     def __init__(self, connection: Connection, channel: Connection) -> None:
-        """Waits for the process ID; raises OSError if the fork failed, EOFError if the server has exited."""
+        """Waits for the process ID; raises OSError if the fork failed, EOFError if the
+        server has exited."""
         self.connection = connection  # its other end is the process's
-        self.sentinel = channel  # of multiprocessing.connection.wait: ready once the process has exited
-        self.exitcode: int | None = None  # set by ``join``; -N if signal N killed the process
+        # of multiprocessing.connection.wait: ready once the process has exited
+        self.sentinel = channel
+        # set by ``join``; -N if signal N killed the process
+        self.exitcode: int | None = None
         answer = channel.recv()
         if isinstance(answer, OSError):
             raise answer
         self.pid: int = answer
 
     def join(self, kill_after_s: float) -> None:
-        """Waits for the exit; ``exitcode`` stays None if the process runs on, or its server was killed with it."""
+        """Waits for the exit; ``exitcode`` stays None if the process runs on, or its
+        server was killed with it."""
         if self.exitcode is None and self.sentinel.poll(kill_after_s):
             with contextlib.suppress(EOFError, OSError):
                 self.exitcode = self.sentinel.recv()
@@ -63,17 +71,21 @@ class ForkedProcess:
 
 
 def fork(server: Connection, function: str, *arguments: Any) -> ForkedProcess:
-    """Forks a process that calls ``function``, such as ``package.module:main``, with its connection and arguments.
+    """Forks a process that calls ``function``, such as ``package.module:main``, with
+    its connection and arguments.
 
-    ``server`` is the connection to a process that calls ``serve``, or will. Raises EOFError, ConnectionError or, on
-    macOS, RuntimeError if it has exited, another OSError if there can be no process.
+    ``server`` is the connection to a process that calls ``serve``, or will. Raises
+    EOFError, ConnectionError or, on macOS, RuntimeError if it has exited, another
+    OSError if there can be no process.
     """
     connection, end_of_child = multiprocessing.Pipe()
     channel, end_of_server = multiprocessing.Pipe()
     with end_of_child, end_of_server, _socket_of(server) as requests:
-        reduction.sendfds(requests, [end_of_child.fileno(), end_of_server.fileno()])  # on macOS until received
+        # on macOS until received
+        reduction.sendfds(requests, [end_of_child.fileno(), end_of_server.fileno()])
     process = ForkedProcess(connection, channel)
-    key = bytes(multiprocessing.current_process().authkey)  # by which managers of the program know it
+    # by which managers of the program know it
+    key = bytes(multiprocessing.current_process().authkey)
     connection.send((function, arguments, sys.argv, key))
     return process
 
@@ -84,10 +96,14 @@ class ForkServer:
     def __init__(self, modules: Iterable[str]) -> None:
         self.connection, end_of_server = multiprocessing.Pipe()
         self._is_ready = False
-        flags = ["-O"] * sys.flags.optimize + [f"-W{option}" for option in sys.warnoptions]
-        folders = [folder for folder in sys.path if isinstance(folder, str)]  # an import ignores others
+        flags = ["-O"] * sys.flags.optimize + [
+            f"-W{option}" for option in sys.warnoptions
+        ]
+        # an import ignores others
+        folders = [folder for folder in sys.path if isinstance(folder, str)]
         code = _PROGRAM.format(folders, list(modules))
-        # Blocked signals stay pending here; the server inherits the mask and is not ended before it ignores them.
+        # Blocked signals stay pending here; the server inherits the mask and is not
+        # ended before it ignores them.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, processes.ENDING_SIGNALS)
         try:
             with end_of_server:
@@ -97,7 +113,8 @@ class ForkServer:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def is_ready(self, within_s: float = _LONGEST_POLL_S) -> bool:
-        """Whether it has imported its modules, after at most that many seconds; EOFError if it has exited."""
+        """Whether it has imported its modules, after at most that many seconds;
+        EOFError if it has exited."""
         if not self._is_ready and self.connection.poll(min(within_s, _LONGEST_POLL_S)):
             self._is_ready = True
             self.connection.recv()
@@ -106,20 +123,24 @@ class ForkServer:
     def close(self) -> None:
         """Ends the server and its processes."""
         self.connection.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):  # it is importing its modules
+        # it is importing its modules
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(_EXIT_WITHIN_S)
         self.process.kill()
         self.process.wait()
 
 
 class ForkOfProgram(ForkServer):
-    """A fork server that is a fork of this program: its processes have what the program had in memory."""
+    """A fork server that is a fork of this program: its processes have what the program
+    had in memory."""
 
     def __init__(self, modules: Iterable[str]) -> None:
         self.connection, end_of_server = multiprocessing.Pipe()
         self._is_ready = False
         context = multiprocessing.get_context("fork")
-        self._fork = context.Process(target=_serve_for_program, args=(end_of_server, self.connection, modules))
+        self._fork = context.Process(
+            target=_serve_for_program, args=(end_of_server, self.connection, modules)
+        )
         with end_of_server:
             self._fork.start()
 
@@ -132,17 +153,24 @@ class ForkOfProgram(ForkServer):
 
 
 _own_server: ForkServer | None = None
-is_of_program = False  # whether the server is a fork of the program; known in all of its processes
+# whether the server is a fork of the program; known in all of its processes
+is_of_program = False
 
 
 def ensure_running(modules: Iterable[str]) -> ForkServer:
-    """This program's fork server, which is started with these modules unless it runs; ends with the program.
+    """This program's fork server, which is started with these modules unless it runs;
+    ends with the program.
 
-    A fork of the program is not replaced: another server would lack what it has in memory.
+    A fork of the program is not replaced: another server would lack what it has in
+    memory.
     """
     global _own_server  # noqa: PLW0603 - one for the whole program
     with processes.uninterrupted():
-        if _own_server is not None and not is_of_program and _own_server.process.poll() is not None:
+        if (
+            _own_server is not None
+            and not is_of_program
+            and _own_server.process.poll() is not None
+        ):
             _close_own_server()
         if _own_server is None:
             _own_server = ForkServer(modules)
@@ -151,7 +179,8 @@ def ensure_running(modules: Iterable[str]) -> ForkServer:
 
 @contextlib.contextmanager
 def forked_program(modules: Iterable[str]) -> Iterator[None]:
-    """Makes a fork of this program its fork server inside the block. ``trials.forking`` says whether that is safe."""
+    """Makes a fork of this program its fork server inside the block. ``trials.forking``
+    says whether that is safe."""
     global _own_server, is_of_program  # noqa: PLW0603
     try:
         with processes.uninterrupted():
@@ -173,12 +202,14 @@ def _close_own_server() -> None:
 
 
 def _forget_own_server() -> None:
-    """A forked process starts its own: the server of its parent would not exit with it."""
+    """A forked process starts its own: the server of its parent would not exit with
+    it."""
     global _own_server  # noqa: PLW0603
     if _own_server is not None:
         _own_server.connection.close()
         if not is_of_program:
-            _own_server.process.returncode = 0  # else Popen warns of a process that still runs
+            # else Popen warns of a process that still runs
+            _own_server.process.returncode = 0
         _own_server = None
 
 
@@ -187,33 +218,40 @@ if hasattr(os, "register_at_fork"):
 
 
 def main(modules: Iterable[str]) -> None:
-    """The program of a fork server: its standard input is the connection to the program that started it."""
+    """The program of a fork server: its standard input is the connection to the program
+    that started it."""
     streams.prepare()  # or the connection would get the number of a closed one
     connection = Connection(os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     _run(connection, modules)
 
 
-def _serve_for_program(connection: Connection, of_program: Connection, modules: Iterable[str]) -> None:
+def _serve_for_program(
+    connection: Connection, of_program: Connection, modules: Iterable[str]
+) -> None:
     of_program.close()  # else this process would not notice that the program has exited
     processes.drop_signal_handlers()
     _run(connection, modules)
 
 
 def _run(connection: Connection, modules: Iterable[str]) -> NoReturn:
-    for number in processes.ENDING_SIGNALS:  # the program finishes its window first, then closes the connection
+    # the program finishes its window first, then closes the connection
+    for number in processes.ENDING_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, processes.ENDING_SIGNALS)
     processes.adopt_orphans()
-    os.setpgid(0, 0)  # not killed with the program's process group, but later, after its processes
-    # Inherited by the children; removes semaphores of those that are killed, without a warning of each.
+    # not killed with the program's process group, but later, after its processes
+    os.setpgid(0, 0)
+    # Inherited by the children; removes semaphores of those that are killed, without
+    # a warning of each.
     sys.warnoptions.append("ignore::UserWarning:multiprocessing.resource_tracker")
     resource_tracker.ensure_running()
     sys.warnoptions.pop()
     for name in modules:
         with contextlib.suppress(Exception):  # reported where the module is needed
             importlib.import_module(name)
-    # A child's collection of these objects takes tenths of a second, at a random moment, or finalizes the program's.
+    # A child's collection of these objects takes tenths of a second, at a random
+    # moment, or finalizes the program's.
     gc.freeze()
     with contextlib.suppress(OSError):  # the program has exited
         connection.send(True)
@@ -222,9 +260,11 @@ def _run(connection: Connection, modules: Iterable[str]) -> NoReturn:
 
 
 def serve(connection: Connection) -> None:
-    """Forks a process for each request until the other end of ``connection`` is closed, then kills the processes.
+    """Forks a process for each request until the other end of ``connection`` is closed,
+    then kills the processes.
 
-    In the main thread only. Reaps all children of this process, also those that it has adopted.
+    In the main thread only. Reaps all children of this process, also those that it has
+    adopted.
     """
     exits, wakeup = multiprocessing.Pipe(duplex=False)
     os.set_blocking(wakeup.fileno(), False)
@@ -241,24 +281,36 @@ def serve(connection: Connection) -> None:
             if requests in ready:
                 try:
                     numbers = reduction.recvfds(requests, 2)
-                except (EOFError, ConnectionError):  # the latter if it has not read that this process is ready
+                except (EOFError, ConnectionError):
+                    # the latter if it has not read that this process is ready
                     break
-                _fork(Connection(numbers[0]), Connection(numbers[1]), channels, [connection, requests, exits, wakeup])
+                _fork(
+                    Connection(numbers[0]),
+                    Connection(numbers[1]),
+                    channels,
+                    [connection, requests, exits, wakeup],
+                )
     for process in channels:
         processes.kill_tree(process)
 
 
 def _fork(
-    connection: Connection, channel: Connection, channels: dict[BaseProcess, Connection], held: list[Any]
+    connection: Connection,
+    channel: Connection,
+    channels: dict[BaseProcess, Connection],
+    held: list[Any],
 ) -> None:
-    """Forks a process that serves ``connection``; ``channel`` tells the program its pid or the error, later its exit.
+    """Forks a process that serves ``connection``; ``channel`` tells the program its pid
+    or the error, later its exit.
 
     The process closes the files ``held`` by this one.
     """
     for passed in (connection, channel):
         os.set_inheritable(passed.fileno(), False)
     context = multiprocessing.get_context("fork")
-    process = context.Process(target=_child, args=(connection, [*held, channel, *channels.values()]))
+    process = context.Process(
+        target=_child, args=(connection, [*held, channel, *channels.values()])
+    )
     with connection, contextlib.suppress(OSError):  # the program has closed its end
         try:
             process.start()
@@ -271,14 +323,16 @@ def _fork(
 
 def _report_exits(channels: dict[BaseProcess, Connection]) -> None:
     for process in [process for process in channels if process.exitcode is not None]:
-        with channels.pop(process) as channel, contextlib.suppress(OSError):  # the program has closed its end
+        # the program has closed its end
+        with channels.pop(process) as channel, contextlib.suppress(OSError):
             channel.send(process.exitcode)
         process.join()
         process.close()
 
 
 def _reap_adopted(children: Collection[int | None]) -> None:
-    """Reaps the workers of killed processes: the first process of a container, which would get them, may reap none."""
+    """Reaps the workers of killed processes: the first process of a container, which
+    would get them, may reap none."""
     with contextlib.suppress(ChildProcessError):  # there is no child
         while True:
             exited = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -288,7 +342,8 @@ def _reap_adopted(children: Collection[int | None]) -> None:
 
 
 def _child(connection: Connection, held: Iterable[Any]) -> None:
-    """The forked process: its parent's files are closed, or others would not notice that the parent has exited."""
+    """The forked process: its parent's files are closed, or others would not notice
+    that the parent has exited."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for file in held:

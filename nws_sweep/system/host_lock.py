@@ -1,7 +1,8 @@
 """One measurement at a time on a host: a second one waits.
 
-The kernel holds the lock (flock) and releases it when its process is killed. Any user may have put something else in
-the place of the file: this user's measurements then have a lock of their own.
+The kernel holds the lock (flock) and releases it when its process is killed. Any user
+may have put something else in the place of the file: this user's measurements then have
+a lock of their own.
 """
 
 import contextlib
@@ -30,11 +31,13 @@ def _say_nothing(line: str) -> None:
 
 
 @contextlib.contextmanager
-def held(path: str | None, on_wait: Say = _say_nothing, warn: Say = _say_nothing) -> Iterator[None]:
+def held(
+    path: str | None, on_wait: Say = _say_nothing, warn: Say = _say_nothing
+) -> Iterator[None]:
     """Holds the lock of a file that all users share; without a path there is no lock.
 
-    ``on_wait`` is called with a line before the wait for another process and, after it, with its length; ``warn`` if
-    this user's own lock is held instead.
+    ``on_wait`` is called with a line before the wait for another process and, after it,
+    with its length; ``warn`` if this user's own lock is held instead.
     """
     if not path:
         yield
@@ -51,7 +54,8 @@ def held(path: str | None, on_wait: Say = _say_nothing, warn: Say = _say_nothing
                 f"paths.lock_file={path}: the lock cannot be taken ({error.strerror}); must be a file in a folder that "
                 "all users may write to, or null"
             ) from error
-        stack.callback(fcntl.flock, descriptor, fcntl.LOCK_UN)  # also for forked processes that have the descriptor
+        # also for forked processes that have the descriptor
+        stack.callback(fcntl.flock, descriptor, fcntl.LOCK_UN)
         yield
 
 
@@ -62,14 +66,19 @@ def _wait_for(descriptor: int, path: str, on_wait: Say) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         names = f"`fuser {shlex.quote(path)}` names it"
-        on_wait(f"waiting for another measurement: one at a time on this machine ({names})")
+        on_wait(
+            f"waiting for another measurement: one at a time on this machine ({names})"
+        )
         began_s = time.monotonic()
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        on_wait(f"waited {units.seconds(time.monotonic() - began_s)} for another measurement")
+        on_wait(
+            f"waited {units.seconds(time.monotonic() - began_s)} for another measurement"
+        )
 
 
 def _usable(path: str, warn: Say) -> int:
-    """The descriptor of the file, or of this user's own if something else is in its place."""
+    """The descriptor of the file, or of this user's own if something else is in its
+    place."""
     try:
         return _opened(path)
     except OSError as error:
@@ -77,16 +86,19 @@ def _usable(path: str, warn: Say) -> int:
             raise
         why = "a link" if error.errno == errno.ELOOP else error.strerror
     of_user = result_cache.usual_folder() / "nws_sweep.lock"
-    warn(f"{path} cannot be locked ({why}): waits only for other measurements of this user, by {of_user}")
+    warn(
+        f"{path} cannot be locked ({why}): waits only for other measurements of this user, by {of_user}"
+    )
     of_user.parent.mkdir(parents=True, exist_ok=True)
     return _opened(str(of_user))
 
 
 def _opened(path: str) -> int:
-    """The descriptor of the file, which all users may open whatever the umask. OSError if it is no file.
+    """The descriptor of the file, which all users may open whatever the umask. OSError
+    if it is no file.
 
-    filelock refuses a file of another user in a folder such as /tmp, and so does Linux to open it with O_CREAT
-    (proc(5), fs.protected_regular).
+    filelock refuses a file of another user in a folder such as /tmp, and so does Linux
+    to open it with O_CREAT (proc(5), fs.protected_regular).
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
@@ -97,12 +109,14 @@ def _opened(path: str) -> int:
 
 
 def _reopened(path: str) -> int:
-    """The descriptor of a file that exists, which is no link, and no pipe, for which opening would wait."""
+    """The descriptor of a file that exists, which is no link, and no pipe, for which
+    opening would wait."""
     flags = os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         descriptor = os.open(path, os.O_RDWR | flags)
     except PermissionError:
-        descriptor = os.open(path, os.O_RDONLY | flags)  # the lock needs no right to write
+        # the lock needs no right to write
+        descriptor = os.open(path, os.O_RDONLY | flags)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)

@@ -1,4 +1,5 @@
-"""The page cache: drops files from it, so that the next window reads them from storage."""
+"""The page cache: drops files from it, so that the next window reads them from
+storage."""
 
 import contextlib
 import os
@@ -6,14 +7,17 @@ from collections.abc import Iterable, Iterator
 
 
 def drop(paths: Iterable[str]) -> None:
-    """Drops the files from the page cache, except pages that a process has mapped, if this system can."""
+    """Drops the files from the page cache, except pages that a process has mapped, if
+    this system can."""
     if not hasattr(os, "posix_fadvise"):
         return
     for path in paths:
         with contextlib.suppress(OSError):
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # opening a pipe would block
+            # opening a pipe would block
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
-                with contextlib.suppress(OSError):  # read-only file systems, such as squashfs
+                # read-only file systems, such as squashfs
+                with contextlib.suppress(OSError):
                     os.fdatasync(descriptor)
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             finally:
@@ -29,4 +33,5 @@ def _files(path: str) -> Iterator[str]:
     if os.path.isfile(path):  # noqa: PTH113 - a million paths, where pathlib takes ten times as long
         yield os.path.abspath(path)  # noqa: PTH100
     for folder, _, names in os.walk(path):
-        yield from (os.path.abspath(os.path.join(folder, name)) for name in sorted(names))  # noqa: PTH100, PTH118
+        for name in sorted(names):
+            yield os.path.abspath(os.path.join(folder, name))  # noqa: PTH100, PTH118

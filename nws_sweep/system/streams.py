@@ -1,4 +1,5 @@
-"""Standard input, output and error, which may be closed, in ASCII, or without a reader."""
+"""Standard input, output and error, which may be closed, in ASCII, or without a
+reader."""
 
 import contextlib
 import os
@@ -9,16 +10,27 @@ from typing import Any
 
 from nws_sweep.errors import printable
 
-# Not through a link, which would lead out of the folder of the run, and not waiting for the reader of a pipe.
-_APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+# Not through a link, which would lead out of the folder of the run, and not waiting
+# for the reader of a pipe.
+_APPENDING = (
+    os.O_WRONLY
+    | os.O_APPEND
+    | os.O_CREAT
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+)
 
-_REDRAWING = {"tqdm._monitor": "exit", "rich.live": "stop"}  # the methods that end threads of these modules
+# the methods that end threads of these modules
+_REDRAWING = {"tqdm._monitor": "exit", "rich.live": "stop"}
 
 
 def prepare() -> None:
     """Opens closed streams and replaces characters that their encoding lacks."""
-    # Files that are opened later would get the numbers of closed streams, and the printed text.
-    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+    # Files that are opened later would get the numbers of closed streams, and the
+    # printed text.
+    for number, (name, mode) in enumerate(
+        (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
+    ):
         if getattr(sys, name) is None:  # Python found it closed
             os.dup2(os.open(os.devnull, os.O_RDWR), number)
             os.set_inheritable(number, True)  # if dup2 had nothing to do
@@ -29,7 +41,8 @@ def prepare() -> None:
 
 
 def print_line(line: str) -> None:
-    """Writes a line of nws_sweep to standard error, above the progress bars that tqdm shows there."""
+    """Writes a line of nws_sweep to standard error, above the progress bars that tqdm
+    shows there."""
     text = f"nws_sweep: {printable(line)}"
     bars = _bars()
     try:
@@ -43,33 +56,44 @@ def print_line(line: str) -> None:
 
 
 def _bars() -> Any:
-    """Returns the class of tqdm's bars; None unless the program has imported tqdm and a bar is shown."""
+    """Returns the class of tqdm's bars; None unless the program has imported tqdm and a
+    bar is shown."""
     kind = getattr(sys.modules.get("tqdm"), "tqdm", None)
     has_bars = bool(getattr(kind, "_instances", None))
     return kind if has_bars else None
 
 
 def end_redrawing() -> None:
-    """Ends the threads in which tqdm and rich redraw the bars of a program that will not continue them."""
+    """Ends the threads in which tqdm and rich redraw the bars of a program that will
+    not continue them."""
     for thread in threading.enumerate():
-        for name in [_REDRAWING[base.__module__] for base in type(thread).__mro__ if base.__module__ in _REDRAWING]:
+        for name in [
+            _REDRAWING[base.__module__]
+            for base in type(thread).__mro__
+            if base.__module__ in _REDRAWING
+        ]:
             getattr(thread, name)()
             thread.join()
 
 
 def silence_output() -> None:
-    """Redirects standard output to /dev/null after its reader has gone: Python's flush at exit would fail."""
+    """Redirects standard output to /dev/null after its reader has gone: Python's flush
+    at exit would fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def redirect(log_path: str | None) -> None:
-    """Redirects standard output and error of this process and its children to a log, or to /dev/null without one."""
+    """Redirects standard output and error of this process and its children to a log, or
+    to /dev/null without one."""
     sys.stdout.flush()
     sys.stderr.flush()
     with Path(os.devnull).open("r+b", 0) as null, contextlib.ExitStack() as stack:
         log = null
         if log_path:
-            with contextlib.suppress(OSError):  # the folder is missing or full: writing the results reports that
-                log = stack.enter_context(os.fdopen(os.open(log_path, _APPENDING, 0o666), "ab", 0))
+            # the folder is missing or full: writing the results reports that
+            with contextlib.suppress(OSError):
+                log = stack.enter_context(
+                    os.fdopen(os.open(log_path, _APPENDING, 0o666), "ab", 0)
+                )
         for number, file in enumerate((null, log, log)):
             os.dup2(file.fileno(), number)

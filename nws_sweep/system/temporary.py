@@ -1,6 +1,7 @@
 """Temporary folders with a lock, by which folders of killed programs are recognised.
 
-Any user can make folders with such names in the temporary folder: only private ones of this user are looked at.
+Any user can make folders with such names in the temporary folder: only private ones of
+this user are looked at.
 """
 
 import contextlib
@@ -14,7 +15,8 @@ from pathlib import Path
 from nws_sweep.records import atomic
 from nws_sweep.system import processes
 
-_PREFIX = "nws_sweep-"  # short: macOS allows 103 characters for the path of a socket in it
+# short: macOS allows 103 characters for the path of a socket in it
+_PREFIX = "nws_sweep-"
 _UNLOCKED, _LOCK, _PROCESS = ".begun", ".in_use", ".process"
 _PROCESS_ID = re.compile(r"[1-9][0-9]{0,8}")
 
@@ -26,20 +28,23 @@ def folder() -> Iterator[str]:
     try:
         with _locked(path / _UNLOCKED, os.O_CREAT) as is_locked:
             if is_locked:
-                (path / _UNLOCKED).rename(path / _LOCK)  # ``remove_stale`` looks for this name
+                # ``remove_stale`` looks for this name
+                (path / _UNLOCKED).rename(path / _LOCK)
             yield str(path)
     finally:  # NFS keeps a folder whose file is open
         _remove(path, processes.GONE_WITHIN_S)
 
 
 def register_process(path: str) -> None:
-    """Records in a temporary folder the ID of this process, which names its shared memory."""
+    """Records in a temporary folder the ID of this process, which names its shared
+    memory."""
     with contextlib.suppress(OSError):
         Path(path, f"{os.getpid()}{_PROCESS}").touch()
 
 
 def remove_stale() -> None:
-    """Removes the folders of programs that have exited, and the shared memory of their processes."""
+    """Removes the folders of programs that have exited, and the shared memory of their
+    processes."""
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         if not atomic.is_private(path):
             continue
@@ -49,8 +54,13 @@ def remove_stale() -> None:
 
 
 def _remove(path: Path, after_s: float = 0.0) -> None:
-    """Removes its processes' shared memory, and the folder unless a process still runs."""
-    registered = [int(file.stem) for file in path.glob(f"*{_PROCESS}") if _PROCESS_ID.fullmatch(file.stem)]
+    """Removes its processes' shared memory, and the folder unless a process still
+    runs."""
+    registered = [
+        int(file.stem)
+        for file in path.glob(f"*{_PROCESS}")
+        if _PROCESS_ID.fullmatch(file.stem)
+    ]
     running = processes.running(registered, after_s)
     processes.remove_shared_memory(set(registered).difference(running))
     if not running:
@@ -59,7 +69,8 @@ def _remove(path: Path, after_s: float = 0.0) -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path, flags: int = 0) -> Iterator[bool]:
-    """Locks a file until the end of the block; False if it is locked already, or cannot be."""
+    """Locks a file until the end of the block; False if it is locked already, or cannot
+    be."""
     import fcntl  # Windows, where nothing is measured, has none
 
     is_locked = False

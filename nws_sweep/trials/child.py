@@ -1,7 +1,9 @@
-"""The child side of a trial: the process that makes the dataset, owns one DataLoader and answers commands over a pipe.
+"""The child side of a trial: the process that makes the dataset, owns one DataLoader
+and answers commands over a pipe.
 
-It is forked from the fork server or from a template process (``trial_process``). It leads a process group, which is
-paused, resumed and killed as one. ``commands`` has what it answers.
+It is forked from the fork server or from a template process (``trial_process``). It
+leads a process group, which is paused, resumed and killed as one. ``commands`` has what
+it answers.
 """
 
 import contextlib
@@ -28,21 +30,28 @@ from nws_sweep.trials.failures import WorkerExits, as_trial_error
 _EXPECTED_WARNINGS = (
     r"This DataLoader will create \d+ worker processes",
     r"'pin_memory' argument is set as true but no accelerator is found",
-    r"This process .* is multi-threaded, use of fork\(\) may lead to deadlocks",  # Python 3.12; threads of libraries
+    # Python 3.12; threads of libraries
+    r"This process .* is multi-threaded, use of fork\(\) may lead to deadlocks",
 )
 # As if the process held all of the machine's memory, and nine tenths of it (proc(5)).
 _OOM_SCORE_ADJ, _OOM_SCORE_ADJ_OF_TEMPLATE = "1000", "900"
 
-_template: TrialCommands | None = None  # set in a template process, and so in the trial processes forked from it
+# set in a template process, and so in the trial processes forked from it
+_template: TrialCommands | None = None
 
 
 def main(connection: Connection, spec: ProcessSpec, temporary_folder: str) -> None:
     """Answers commands until the command is None or the program closes the pipe."""
     _set_up_process(spec, temporary_folder)
-    commands = TrialCommands(spec, temporary_folder) if _template is None else _template.forked(spec, temporary_folder)
+    commands = (
+        TrialCommands(spec, temporary_folder)
+        if _template is None
+        else _template.forked(spec, temporary_folder)
+    )
     warnings.showwarning = commands.record_warning  # type: ignore[assignment]
     _forward_progress(connection)
-    # When the program has exited, the connection closes, and the fork server kills this process and its workers.
+    # When the program has exited, the connection closes, and the fork server kills
+    # this process and its workers.
     with contextlib.suppress(EOFError, BrokenPipeError):
         _serve(connection, commands)
 
@@ -58,10 +67,14 @@ def _set_up_process(spec: ProcessSpec, temporary_folder: str) -> None:
     os.setpgid(0, 0)  # the program stops and kills the whole group
     threads = os.environ.get("OMP_NUM_THREADS", "")
     if spec.configuration.ranks > 1 and threads.isdecimal():
-        torch.set_num_threads(max(1, int(threads)))  # torch has read the variable in the fork server
-    # When memory runs out, the kernel kills a trial process before the template process, and the program last.
+        # torch has read the variable in the fork server
+        torch.set_num_threads(max(1, int(threads)))
+    # When memory runs out, the kernel kills a trial process before the template
+    # process, and the program last.
     with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE_ADJ if _template else _OOM_SCORE_ADJ_OF_TEMPLATE)
+        Path("/proc/self/oom_score_adj").write_text(
+            _OOM_SCORE_ADJ if _template else _OOM_SCORE_ADJ_OF_TEMPLATE
+        )
     os.chdir(spec.working_folder)
     processes.restore_ending_signals()
     streams.redirect(spec.log_path)
@@ -70,7 +83,8 @@ def _set_up_process(spec: ProcessSpec, temporary_folder: str) -> None:
 
 
 def _forward_progress(connection: Connection) -> None:
-    """Sends this package's INFO log lines to the program; the lines of workers are dropped."""
+    """Sends this package's INFO log lines to the program; the lines of workers are
+    dropped."""
     pid = os.getpid()
 
     def send(record: logging.LogRecord) -> None:
@@ -101,18 +115,25 @@ def _serve(connection: Connection, commands: TrialCommands) -> None:
             return
 
 
-def _answer(commands: TrialCommands, exits: WorkerExits, name: str, *arguments: Any) -> tuple[str, Any]:
-    """Calls a command with torch's handler of workers' exits, which is disabled when the answer is returned."""
+def _answer(
+    commands: TrialCommands, exits: WorkerExits, name: str, *arguments: Any
+) -> tuple[str, Any]:
+    """Calls a command with torch's handler of workers' exits, which is disabled when
+    the answer is returned."""
     try:
         answer = _result(commands, exits, name, *arguments)
-    except RuntimeError as error:  # a second worker exited while the answer to the first exit was made
+    except RuntimeError as error:
+        # a second worker exited while the answer to the first exit was made
         answer = "error", as_trial_error(error)
     exits.disable()
     return answer
 
 
-def _result(commands: TrialCommands, exits: WorkerExits, name: str, *arguments: Any) -> tuple[str, Any]:
-    """``"result"`` with the command's result, or ``"error"`` with the exception and the signal that killed a worker."""
+def _result(
+    commands: TrialCommands, exits: WorkerExits, name: str, *arguments: Any
+) -> tuple[str, Any]:
+    """``"result"`` with the command's result, or ``"error"`` with the exception and the
+    signal that killed a worker."""
     try:
         exits.enable()
         return "result", getattr(commands, name)(*arguments)

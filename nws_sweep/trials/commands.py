@@ -1,4 +1,5 @@
-"""Answers the commands of a program in its trial process: each public method of ``TrialCommands`` is a command."""
+"""Answers the commands of a program in its trial process: each public method of
+``TrialCommands`` is a command."""
 
 import math
 import time
@@ -41,10 +42,12 @@ _IDLE_WITHIN_S = 5.0
 
 
 class DatasetCommands:
-    """Answers the commands about a dataset: it is made, its samples are loaded or counted.
+    """Answers the commands about a dataset: it is made, its samples are loaded or
+    counted.
 
     Attributes:
-        is_template: Whether the process forks trial processes on request, which have its dataset.
+        is_template: Whether the process forks trial processes on request, which have
+            its dataset.
     """
 
     def __init__(self, spec: ProcessSpec, folder: str) -> None:
@@ -57,7 +60,8 @@ class DatasetCommands:
         return make_dataset(self._spec)
 
     def make_template(self) -> str:
-        """Returns the obstacle to forking from this process; without one, "", and it becomes a template process."""
+        """Returns the obstacle to forking from this process; without one, "", and it
+        becomes a template process."""
         before = forking.footprint()
         _ = self._data
         obstacle = forking.obstacle_since(before)
@@ -67,9 +71,12 @@ class DatasetCommands:
     def prepare(self) -> DatasetFacts:
         """Makes the dataset, the training step and the collate_fn."""
         data, configuration = self._data, self._spec.configuration
-        torch.manual_seed(configuration.seed + self._spec.rank)  # samplers of the user draw another order in each rank
+        # samplers of the user draw another order in each rank
+        torch.manual_seed(configuration.seed + self._spec.rank)
         self._training_step = recipes.make_training_step(configuration.training_step)
-        self._collate_fn = recipes.make("collate_fn", configuration.collate_fn, ConfigurationError)
+        self._collate_fn = recipes.make(
+            "collate_fn", configuration.collate_fn, ConfigurationError
+        )
         return replace(
             data.facts,
             accelerator=accelerator.available(),
@@ -77,23 +84,36 @@ class DatasetCommands:
             code=fingerprint(data.facts.code, self._collate_fn),
         )
 
-    def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
+    def load(
+        self, keys: Sequence[Any], limit_s: float | None
+    ) -> tuple[SampleMade, ...]:
         """Loads samples of a map-style dataset without workers."""
         return load_in_process(self._data.source.dataset, keys, limit_s)
 
-    def load_one_by_one(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
+    def load_one_by_one(
+        self, samples: Sequence[SampleMade], settings: LoaderSettings
+    ) -> tuple[SampleMade, ...]:
         """Loads samples in the workers that made them before, one sample at a time."""
         return load_one_by_one(self._separate_loader(settings, None), samples)
 
-    def _separate_loader(self, settings: LoaderSettings, collate_fn: Any) -> DataLoader[Any]:
+    def _separate_loader(
+        self, settings: LoaderSettings, collate_fn: Any
+    ) -> DataLoader[Any]:
         loader = self._data.source.loader(settings, collate_fn)
-        loader.worker_init_fn = WorkerStart(user_function=loader.worker_init_fn, folder=self._folder)
+        loader.worker_init_fn = WorkerStart(
+            user_function=loader.worker_init_fn, folder=self._folder
+        )
         return loader
 
-    def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
-        """Counts the samples of an epoch of a separate DataLoader, up to ``most``, for at most ``limit_s`` seconds."""
+    def samples(
+        self, settings: LoaderSettings, most: int, limit_s: float = math.inf
+    ) -> SamplesSeen:
+        """Counts the samples of an epoch of a separate DataLoader, up to ``most``, for
+        at most ``limit_s`` seconds."""
         began_s = reported_s = time.monotonic()
-        loader = self._separate_loader(settings, _count_sample if settings.batch_size is None else len)
+        loader = self._separate_loader(
+            settings, _count_sample if settings.batch_size is None else len
+        )
         loaders.renew_iterators(loader)
         count = 0
         for samples in loader:
@@ -106,17 +126,23 @@ class DatasetCommands:
                 reported_s = now_s
         return SamplesSeen(count=count, complete=True)
 
-    def thread_times(self, counts: Sequence[int], limit_s: float) -> Mapping[int, float]:
-        """Returns seconds per sample by number of torch's threads; empty if the number makes no difference."""
+    def thread_times(
+        self, counts: Sequence[int], limit_s: float
+    ) -> Mapping[int, float]:
+        """Returns seconds per sample by number of torch's threads; empty if the number
+        makes no difference."""
         source = self._data.source
         most = loaders.length(source.dataset)
         if source.is_iterable or not most:
             return {}
 
         def look(dataset: Any) -> tuple[Any, ...]:
-            return tuple(thread_times(dataset.__getitem__, most, counts, limit_s).items())
+            return tuple(
+                thread_times(dataset.__getitem__, most, counts, limit_s).items()
+            )
 
-        return dict(hint(look, source.dataset))  # the keys of samples may not be numbers
+        # the keys of samples may not be numbers
+        return dict(hint(look, source.dataset))
 
     def warned(self) -> tuple[str, ...]:
         """Returns the distinct warnings issued so far."""
@@ -140,14 +166,17 @@ class TrialCommands(DatasetCommands):
     is_iterating = False
 
     def forked(self, spec: ProcessSpec, folder: str) -> "TrialCommands":
-        """Returns the commands of a trial process forked from this template, with its dataset and its warnings."""
+        """Returns the commands of a trial process forked from this template, with its
+        dataset and its warnings."""
         self._spec, self._folder, self.is_template = spec, folder, False
         self._data.source.rank = spec.rank
         return self
 
     def open(self, settings: LoaderSettings, place: float) -> int | None:
         """Makes the DataLoader; returns the batches of an epoch, None if unknown."""
-        is_checked = self._spec.configuration.check_samples is not False and self._spec.rank == 0
+        is_checked = (
+            self._spec.configuration.check_samples is not False and self._spec.rank == 0
+        )
         self._loader = MeasuredLoader(
             self._data.source.loader(settings, self._collate_fn),
             settings,
@@ -165,7 +194,9 @@ class TrialCommands(DatasetCommands):
         if window.unfed_workers:
             workers = self._loader.settings.num_workers
             reason = "there are fewer shards than workers, or the dataset does not distribute its shards"
-            self._warnings[f"{window.unfed_workers} of {workers} workers got no samples in an epoch: {reason}"] = None
+            self._warnings[
+                f"{window.unfed_workers} of {workers} workers got no samples in an epoch: {reason}"
+            ] = None
         return window
 
     def iterate(self) -> None:
@@ -173,25 +204,31 @@ class TrialCommands(DatasetCommands):
         self.is_iterating = True
 
     def take_batches(self, must_stop: Callable[[], bool]) -> None:
-        """Takes batches as a background loader, epoch after epoch, until ``must_stop``, or an epoch without any."""
+        """Takes batches as a background loader, epoch after epoch, until ``must_stop``,
+        or an epoch without any."""
         while self.is_iterating and not must_stop():
             if self.window(_SHORT).ended_epoch:
                 self.is_iterating = self.window(_SHORT).batches > 0
 
     def wait_until_idle(self) -> None:
-        """Waits until all workers are idle, and takes no more batches between commands."""
+        """Waits until all workers are idle, and takes no more batches between
+        commands."""
         self.is_iterating = False
         self._loader.wait_until_idle(_IDLE_WITHIN_S)
 
     def logged(self) -> SamplesLogged:
-        """Returns some of the samples that the workers have made, and the shared files whose positions have changed."""
+        """Returns some of the samples that the workers have made, and the shared files
+        whose positions have changed."""
         files = self._data.files
         moved = dict(sharing.positions(files).items() - self._positions.items())
         moved_files = tuple(files[number] for number in moved)
-        return SamplesLogged(samples=self._loader.logged_samples(), moved_files=moved_files)
+        return SamplesLogged(
+            samples=self._loader.logged_samples(), moved_files=moved_files
+        )
 
     def whole_batches(self, settings: LoaderSettings) -> WholeBatches | None:
-        """Times whole batches of a map-style dataset; None if they are not those of its samples."""
+        """Times whole batches of a map-style dataset; None if they are not those of its
+        samples."""
         loader = self._separate_loader(settings.with_workers(1), self._collate_fn)
         return try_whole_batches(loader, min(settings.batch_size or 1, MOST_SAMPLES))
 

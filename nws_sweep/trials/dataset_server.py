@@ -1,4 +1,5 @@
-"""Starts trial processes, forked from a process that has made the dataset: listing a million files takes long.
+"""Starts trial processes, forked from a process that has made the dataset: listing a
+million files takes long.
 
 Where forking is unsafe (``forking``), each trial process makes the dataset.
 """
@@ -15,13 +16,19 @@ from nws_sweep.records import Configuration, ProcessSpec
 from nws_sweep.system import platforms, processes, temporary
 from nws_sweep.trials import process_state, trial_process
 from nws_sweep.trials.environment import ProcessFactory, TrialProcess
-from nws_sweep.trials.trial_process import UNLIMITED, ChildProcess, ProcessWithBackground, Supervision
+from nws_sweep.trials.trial_process import (
+    UNLIMITED,
+    ChildProcess,
+    ProcessWithBackground,
+    Supervision,
+)
 
 logger = logging.getLogger(__name__)
 
 
 class DatasetServer(contextlib.ExitStack):
-    """Starts trial processes; keeps the template process of the latest dataset until another one is needed.
+    """Starts trial processes; keeps the template process of the latest dataset until
+    another one is needed.
 
     Removes what killed programs have left.
     """
@@ -34,12 +41,15 @@ class DatasetServer(contextlib.ExitStack):
         self._template_key: tuple[object, ...] = ()
 
     @contextlib.contextmanager
-    def start(self, spec: ProcessSpec, supervision: Supervision = UNLIMITED) -> Iterator[ChildProcess]:
+    def start(
+        self, spec: ProcessSpec, supervision: Supervision = UNLIMITED
+    ) -> Iterator[ChildProcess]:
         """Starts a trial process and prepares it; kills it at the end.
 
-        The process of the first of several ranks starts the others when it is opened; the memory budget holds for all
-        of them. DatasetError if the dataset cannot be made, ConfigurationError if the training step or the collate_fn
-        cannot, TrialError if the process exited while making them.
+        The process of the first of several ranks starts the others when it is opened;
+        the memory budget holds for all of them. DatasetError if the dataset cannot be
+        made, ConfigurationError if the training step or the collate_fn cannot,
+        TrialError if the process exited while making them.
         """
         with contextlib.ExitStack() as stack:
             process = stack.enter_context(self._start_rank(spec, supervision))
@@ -50,23 +60,43 @@ class DatasetServer(contextlib.ExitStack):
     def _start_other_ranks(
         self, stack: contextlib.ExitStack, spec: ProcessSpec, supervision: Supervision
     ) -> Iterator[ChildProcess]:
-        quiet = replace(supervision, memory_budget_bytes=None, on_progress=UNLIMITED.on_progress)
+        quiet = replace(
+            supervision, memory_budget_bytes=None, on_progress=UNLIMITED.on_progress
+        )
         for rank in range(1, spec.configuration.ranks):
             yield stack.enter_context(self._start_rank(of_rank(spec, rank), quiet))
 
     @contextlib.contextmanager
-    def _start_rank(self, spec: ProcessSpec, supervision: Supervision) -> Iterator[ChildProcess]:
-        configuration, method = spec.configuration, spec.start_method or processes.start_method()
-        key = (configuration.dataset, configuration.seed, configuration.ranks, method, spec.working_folder)
-        is_current = self._template_key == key and (self._template is None or self._template.alive)
+    def _start_rank(
+        self, spec: ProcessSpec, supervision: Supervision
+    ) -> Iterator[ChildProcess]:
+        configuration, method = (
+            spec.configuration,
+            spec.start_method or processes.start_method(),
+        )
+        key = (
+            configuration.dataset,
+            configuration.seed,
+            configuration.ranks,
+            method,
+            spec.working_folder,
+        )
+        is_current = self._template_key == key and (
+            self._template is None or self._template.alive
+        )
         if platforms.IS_LINUX and not is_current:  # ``forking`` reads /proc
             self.close()
             with contextlib.ExitStack() as stack:
-                process = stack.enter_context(trial_process.start(spec, supervision, prepare=False))
+                process = stack.enter_context(
+                    trial_process.start(spec, supervision, prepare=False)
+                )
                 obstacle = process.request("make_template")
                 self._template, self._template_key = None if obstacle else process, key
                 if obstacle:
-                    logger.debug("each trial process makes the dataset: making it leaves %s behind", obstacle)
+                    logger.debug(
+                        "each trial process makes the dataset: making it leaves %s behind",
+                        obstacle,
+                    )
                     process.prepare()
                     yield process
                     return
@@ -74,14 +104,18 @@ class DatasetServer(contextlib.ExitStack):
         with trial_process.start(spec, supervision, self._template) as process:
             yield process
 
-    def factory(self, spec: ProcessSpec, on_progress: Callable[[str], None] = lambda text: None) -> ProcessFactory:
+    def factory(
+        self, spec: ProcessSpec, on_progress: Callable[[str], None] = lambda text: None
+    ) -> ProcessFactory:
         """Returns a function that starts a search's trial processes.
 
         ``on_progress`` gets lines of text while a dataset is made.
         """
         kill_after_s = spec.configuration.measure.kill_after_s or math.inf
 
-        def start_process(memory_bytes: int | None, deadline_s: float) -> AbstractContextManager[TrialProcess]:
+        def start_process(
+            memory_bytes: int | None, deadline_s: float
+        ) -> AbstractContextManager[TrialProcess]:
             supervision = Supervision(
                 kill_after_s=kill_after_s,
                 memory_budget_bytes=memory_bytes,
@@ -93,8 +127,11 @@ class DatasetServer(contextlib.ExitStack):
         return start_process
 
 
-def spec_of(configuration: Configuration, working_folder: str, log_path: str | None = None) -> ProcessSpec:
-    """Makes the specification of a configuration's trial processes; see ``ProcessSpec`` for the folder and the log."""
+def spec_of(
+    configuration: Configuration, working_folder: str, log_path: str | None = None
+) -> ProcessSpec:
+    """Makes the specification of a configuration's trial processes; see ``ProcessSpec``
+    for the folder and the log."""
     spec = ProcessSpec(
         configuration=configuration,
         start_method=multiprocessing.get_start_method(allow_none=True),
@@ -106,7 +143,8 @@ def spec_of(configuration: Configuration, working_folder: str, log_path: str | N
 
 
 def of_rank(spec: ProcessSpec, rank: int) -> ProcessSpec:
-    """Returns the specification of a rank's process, with the variables by which torchrun tells a process its rank.
+    """Returns the specification of a rank's process, with the variables by which
+    torchrun tells a process its rank.
 
     As with torchrun, ``OMP_NUM_THREADS`` is 1 unless it is set.
     """

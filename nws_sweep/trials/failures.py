@@ -1,4 +1,5 @@
-"""Turns what fails in a trial process into errors for the program, and finds workers whose exit explains a failure."""
+"""Turns what fails in a trial process into errors for the program, and finds workers
+whose exit explains a failure."""
 
 import contextlib
 import re
@@ -13,10 +14,12 @@ _EXITED_WITHIN_S, _POLL_S = 1.0, 0.005
 
 
 def describe(error: BaseException) -> str:
-    """Returns one line: the class and message of the exception, or of the original exception in a worker."""
+    """Returns one line: the class and message of the exception, or of the original
+    exception in a worker."""
     text = str(error)
     if text.startswith("Caught ") and "in DataLoader worker process" in text:
-        # The class and the message, which may have several lines, follow the frames of the traceback.
+        # The class and the message, which may have several lines, follow the frames
+        # of the traceback.
         *_, original = re.split(r'^  File ".*\n(?: .*\n)*', text, flags=re.MULTILINE)
         return one_line(f"{original} (in a worker)")
     if not text.strip():
@@ -25,9 +28,12 @@ def describe(error: BaseException) -> str:
 
 
 def as_trial_error(error: Exception) -> tuple[TrialError, int | None]:
-    """Returns the exception as a TrialError, and the number of the signal that killed a worker, if one did."""
+    """Returns the exception as a TrialError, and the number of the signal that killed a
+    worker, if one did."""
     trial_error = TrialError(describe(error))
-    killed = re.search(r"DataLoader worker .* is killed by signal: ([^.]*)\.", str(error))
+    killed = re.search(
+        r"DataLoader worker .* is killed by signal: ([^.]*)\.", str(error)
+    )
     if killed:
         for number in signal.valid_signals():
             if signal.strsignal(number) == killed[1]:  # torch gives only the name
@@ -38,7 +44,8 @@ def as_trial_error(error: Exception) -> tuple[TrialError, int | None]:
 class WorkerExits:
     """Enables torch's SIGCHLD handler only while a command runs.
 
-    The handler raises an exception wherever the process is; between two bytes of an answer that would end the process.
+    The handler raises an exception wherever the process is; between two bytes of an
+    answer that would end the process.
     """
 
     _handler: Any = None
@@ -46,22 +53,30 @@ class WorkerExits:
     def disable(self) -> None:
         """Removes the handler."""
         while signal.getsignal(signal.SIGCHLD) is not fork_server.ignore:
-            with contextlib.suppress(RuntimeError):  # raised by its last call; the DataLoader has noticed the exit too
+            # raised by its last call; the DataLoader has noticed the exit too
+            with contextlib.suppress(RuntimeError):
                 self._handler = signal.signal(signal.SIGCHLD, fork_server.ignore)
 
     def enable(self) -> None:
-        """Installs the handler and calls it once for workers that exited while it was disabled."""
+        """Installs the handler and calls it once for workers that exited while it was
+        disabled."""
         if callable(self._handler):
             signal.signal(signal.SIGCHLD, self._handler)
             self._handler(signal.SIGCHLD, None)
 
     def cause_of(self, error: Exception) -> Exception:
-        """Returns the exit of a worker, if torch names its signal or it explains a lost connection; else the error."""
-        if isinstance(error.__cause__, RuntimeError) and str(error.__cause__).startswith("DataLoader worker"):
+        """Returns the exit of a worker, if torch names its signal or it explains a lost
+        connection; else the error."""
+        if isinstance(error.__cause__, RuntimeError) and str(
+            error.__cause__
+        ).startswith("DataLoader worker"):
             return error.__cause__
-        if not isinstance(error, ConnectionError | EOFError) or not callable(self._handler):
+        if not isinstance(error, ConnectionError | EOFError) or not callable(
+            self._handler
+        ):
             return error
-        deadline_s = time.monotonic() + _EXITED_WITHIN_S  # the connection is lost a moment before the worker has exited
+        # the connection is lost a moment before the worker has exited
+        deadline_s = time.monotonic() + _EXITED_WITHIN_S
         while time.monotonic() < deadline_s:
             try:
                 self._handler(signal.SIGCHLD, None)

@@ -1,4 +1,5 @@
-"""Measures the DataLoader of a trial process: windows, with records of what each batch cost."""
+"""Measures the DataLoader of a trial process: windows, with records of what each batch
+cost."""
 
 import logging
 import time
@@ -14,7 +15,13 @@ from nws_sweep.dataloading.digests import SampleLog
 from nws_sweep.dataloading.orders import SamplerClock
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer, WorkerStart
 from nws_sweep.dataloading.windows import LoaderSession, Moment, made_without_workers
-from nws_sweep.records import LoaderSettings, SampleMade, Window, WindowKind, WindowRequest
+from nws_sweep.records import (
+    LoaderSettings,
+    SampleMade,
+    Window,
+    WindowKind,
+    WindowRequest,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +38,8 @@ class MeasuredLoader:
     """A DataLoader that is iterated in windows.
 
     Args:
-        loader: Of ``Source.loader``. Its sampler and its ``worker_init_fn`` are replaced.
+        loader: Of ``Source.loader``. Its sampler and its ``worker_init_fn`` are
+            replaced.
         settings: Of the loader.
         place: Share of the epoch at which the epochs begin, from 0 to 1.
         training_step: Called with each batch.
@@ -55,17 +63,25 @@ class MeasuredLoader:
         self.settings, self._sample_log = settings, sample_log
         self.batches = loaders.length(loader)
         self._runs = loaders.in_runs(loader, settings.queued_batches, place)
-        self._order = self._runs.order if self._runs else loaders.begin_at(loader, place)
+        self._order = (
+            self._runs.order if self._runs else loaders.begin_at(loader, place)
+        )
         sampler_clock = loaders.time_sampler(loader)
         self._batch_log: BatchLog | None = None
         if settings.num_workers:
             self._batch_log = BatchLog(settings.num_workers)
             timer = BatchTimer(self._batch_log)
-            loader.worker_init_fn = WorkerStart(timer, loader.worker_init_fn, sample_log, folder, loader.collate_fn)
-        # A kept iterator makes batches before their epoch begins. A DataLoader that does not make the batches has an
-        # unknown number of samples in each.
-        is_counted = not loaders.renew_iterators(loader) and settings.batch_size is not None
-        self._session = self._start_session(loader, training_step, sampler_clock, is_counted)
+            loader.worker_init_fn = WorkerStart(
+                timer, loader.worker_init_fn, sample_log, folder, loader.collate_fn
+            )
+        # A kept iterator makes batches before their epoch begins. A DataLoader that
+        # does not make the batches has an unknown number of samples in each.
+        is_counted = (
+            not loaders.renew_iterators(loader) and settings.batch_size is not None
+        )
+        self._session = self._start_session(
+            loader, training_step, sampler_clock, is_counted
+        )
 
     def _start_session(
         self,
@@ -77,7 +93,12 @@ class MeasuredLoader:
         delay_clock = run_delay_clock()
 
         def read_clocks() -> Moment:
-            return Moment(time.perf_counter(), time.process_time(), delay_clock(), *sampler_clock.read())
+            return Moment(
+                time.perf_counter(),
+                time.process_time(),
+                delay_clock(),
+                *sampler_clock.read(),
+            )
 
         session = LoaderSession(
             loader,
@@ -109,18 +130,28 @@ class MeasuredLoader:
         window = self._session.window(request)
         if log is None:
             first = self._session.taken - window.batches
-            return replace(window, records=tuple(made_without_workers(window, first, self._position)))
+            return replace(
+                window,
+                records=tuple(made_without_workers(window, first, self._position)),
+            )
         records = log.new(self._position, has_ended=window.ended_epoch)
-        return replace(window, records=records, worker_start=log.times.start, unfed_workers=log.unfed())
+        return replace(
+            window,
+            records=records,
+            worker_start=log.times.start,
+            unfed_workers=log.unfed(),
+        )
 
     def _position(self, number: int) -> float | None:
-        """Returns the place of a batch of the epoch in the order of the sampler, from 0 to 1; None if it is unknown."""
+        """Returns the place of a batch of the epoch in the order of the sampler, from 0
+        to 1; None if it is unknown."""
         if not self.batches or number >= len(self._order):
             return None
         return self._order[number] / self.batches
 
     def wait_until_idle(self, within_s: float) -> None:
-        """Waits until the queue is full and all workers are idle, or for so many seconds."""
+        """Waits until the queue is full and all workers are idle, or for so many
+        seconds."""
         deadline_s = time.monotonic() + within_s
         while not self._session.is_idle and time.monotonic() < deadline_s:
             time.sleep(_POLL_S)

@@ -1,4 +1,5 @@
-"""Starts a trial process on demand, pauses it between time slices, closes it and starts it again.
+"""Starts a trial process on demand, pauses it between time slices, closes it and starts
+it again.
 
 Processes take turns: one runs while the others are paused.
 """
@@ -13,7 +14,9 @@ from nws_sweep.errors import TimeLimitReached, TrialError, TrialTimeout
 from nws_sweep.records import Configuration, DatasetFacts, LoaderSettings, Usage
 from nws_sweep.trials.environment import Environment, TrialProcess
 
-START_LIMIT_S = 600.0  # in which a process imports torch and makes the dataset; the limit of a search does not count it
+# in which a process imports torch and makes the dataset; the limit of a search does
+# not count it
+START_LIMIT_S = 600.0
 Answer = TypeVar("Answer")
 
 
@@ -25,7 +28,8 @@ class Turns:
         processes: All processes of the search.
         began_s: Moment on the environment's clock at which the search began.
         deadline_s: Moment on this clock after which commands raise TimeLimitReached.
-        waits_until_idle: Whether workers must be idle before a pause: a paused worker may hold a lock.
+        waits_until_idle: Whether workers must be idle before a pause: a paused worker
+            may hold a lock.
     """
 
     began_s: float
@@ -37,9 +41,14 @@ class Turns:
     def resume_others(self, stalled: "OnDemandProcess | None" = None) -> bool:
         """Resumes all processes but the stalled one: a paused process may hold a lock.
 
-        From then on processes are paused only when their workers are idle. Returns False if there are no others.
+        From then on processes are paused only when their workers are idle. Returns
+        False if there are no others.
         """
-        self._resumed = [process for process in self.processes if process.running and process is not stalled]
+        self._resumed = [
+            process
+            for process in self.processes
+            if process.running and process is not stalled
+        ]
         for process in self._resumed:
             assert process.running
             process.running.resume()
@@ -54,7 +63,8 @@ class Turns:
             process.read_usage()
 
     def end(self) -> None:
-        """Begins to end all processes at the same time: a busy machine takes seconds for each of them."""
+        """Begins to end all processes at the same time: a busy machine takes seconds
+        for each of them."""
         for process in self.processes:
             if process.running is not None:
                 process.running.end()
@@ -102,23 +112,32 @@ class OnDemandProcess:
         return self.environment.clock() >= self.turns.deadline_s
 
     def start(self, memory_bytes: int | None, place: float) -> TrialProcess:
-        """Starts the trial process with a memory limit, and makes its DataLoader; TrialError if that fails.
+        """Starts the trial process with a memory limit, and makes its DataLoader;
+        TrialError if that fails.
 
-        Its batches begin at ``place``, a share of the epoch. The deadline of the search moves by the time of the start.
+        Its batches begin at ``place``, a share of the epoch. The deadline of the search
+        moves by the time of the start.
         """
         began_s = self.environment.clock()
         try:
-            starting = self.environment.start_process(memory_bytes, began_s + START_LIMIT_S)
+            starting = self.environment.start_process(
+                memory_bytes, began_s + START_LIMIT_S
+            )
             process = self._stack.enter_context(starting)
             self.running, self.facts = process, process.facts
             process.open(self.settings, place)
         except TimeLimitReached:
-            raise TrialTimeout(f"its process did not start within {units.seconds(START_LIMIT_S)}") from None
+            raise TrialTimeout(
+                f"its process did not start within {units.seconds(START_LIMIT_S)}"
+            ) from None
         finally:
             took_s = self.environment.clock() - began_s
             self.started_in_s += took_s
             self.turns.deadline_s += took_s
-        process.memory_limit_bytes, process.deadline_s = memory_bytes, self.turns.deadline_s
+        process.memory_limit_bytes, process.deadline_s = (
+            memory_bytes,
+            self.turns.deadline_s,
+        )
         self.read_usage()
         return process
 
@@ -126,25 +145,32 @@ class OnDemandProcess:
         """Continues its processes, with a new memory limit; None without a process."""
         process = self.running
         if process is not None:
-            process.memory_limit_bytes, process.deadline_s = memory_bytes, self.turns.deadline_s
+            process.memory_limit_bytes, process.deadline_s = (
+                memory_bytes,
+                self.turns.deadline_s,
+            )
             process.resume()
         return process
 
     def pause(self) -> None:
-        """Pauses its processes; if needed, not before the queue is full and the workers are idle."""
+        """Pauses its processes; if needed, not before the queue is full and the workers
+        are idle."""
         if self.running is not None:
             if self.turns.waits_until_idle:
-                with suppress(TrialError, TimeLimitReached):  # the next time slice raises it again
+                # the next time slice raises it again
+                with suppress(TrialError, TimeLimitReached):
                     self.running.wait_until_idle()
             self.running.pause()
 
     def read_usage(self) -> None:
-        """Reads the resources used so far; the next time slice counts what is used from now on."""
+        """Reads the resources used so far; the next time slice counts what is used from
+        now on."""
         if self.running is not None:
             self.usage = self.running.usage()
 
     def ask(self, question: Callable[[TrialProcess], Answer]) -> Answer | None:
-        """Returns the answer of the paused process; None without a process or if the process fails."""
+        """Returns the answer of the paused process; None without a process or if the
+        process fails."""
         if self.running is None:
             return None
         self.running.resume()

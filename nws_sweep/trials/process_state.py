@@ -1,7 +1,8 @@
-"""Copies what a program has set in its process to trial processes: their loader must run as in the program.
+"""Copies what a program has set in its process to trial processes: their loader must
+run as in the program.
 
-Libraries that the program has not imported have no settings. Settings that can no longer be changed in a process are
-left.
+Libraries that the program has not imported have no settings. Settings that can no
+longer be changed in a process are left.
 """
 
 import contextlib
@@ -24,18 +25,25 @@ _SETTERS: Mapping[str, str] = {
 
 
 def blas_threads() -> Mapping[str, int]:
-    """Returns the number of threads of each BLAS library of this process, by the prefix of its file."""
+    """Returns the number of threads of each BLAS library of this process, by the prefix
+    of its file."""
     import threadpoolctl
 
     pools = threadpoolctl.threadpool_info()
-    return {pool["prefix"]: pool["num_threads"] for pool in pools if pool["user_api"] == "blas"}
+    return {
+        pool["prefix"]: pool["num_threads"]
+        for pool in pools
+        if pool["user_api"] == "blas"
+    }
 
 
 def of_this_process() -> ProcessState:
     """Returns the state of this process."""
     import resource  # Windows, where nothing is measured, has none
 
-    imported = [reader for reader in _SETTERS if reader.partition(":")[0] in sys.modules]
+    imported = [
+        reader for reader in _SETTERS if reader.partition(":")[0] in sys.modules
+    ]
     return ProcessState(
         # The fork server may have been started with other variables and folders.
         environment=dict(os.environ),
@@ -47,18 +55,21 @@ def of_this_process() -> ProcessState:
 
 
 def restore(state: ProcessState) -> None:
-    """Gives this process the state; variables and folders first, since they decide how libraries are imported."""
+    """Gives this process the state; variables and folders first, since they decide how
+    libraries are imported."""
     import resource
 
     os.environ.clear()
     os.environ.update(state.environment)
     sys.path[:] = state.import_path
-    with contextlib.suppress(OSError, ValueError):  # a control group, or the fork server's own limit, allows less
+    # a control group, or the fork server's own limit, allows less
+    with contextlib.suppress(OSError, ValueError):
         if state.cpus is not None:
             os.sched_setaffinity(0, state.cpus)
         if state.open_files is not None:
             resource.setrlimit(resource.RLIMIT_NOFILE, state.open_files)
     for reader, value in state.libraries.items():
         if pkgutil.resolve_name(reader)() != value:
-            with contextlib.suppress(RuntimeError):  # some numbers of threads cannot be set after the first operation
+            # some numbers of threads cannot be set after the first operation
+            with contextlib.suppress(RuntimeError):
                 pkgutil.resolve_name(_SETTERS[reader])(value)

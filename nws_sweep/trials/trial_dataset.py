@@ -1,4 +1,5 @@
-"""The dataset of a trial process: made as its configuration says, with hints about what workers copy and share."""
+"""The dataset of a trial process: made as its configuration says, with hints about what
+workers copy and share."""
 
 import multiprocessing
 import traceback
@@ -23,9 +24,10 @@ class TrialDataset:
 
     Attributes:
         source: Makes its DataLoaders.
-        files: Paths, by descriptor, of the files that were opened with the dataset; forked workers share them.
-        facts: What does not depend on the configuration of a trial; without the accelerator, which no process may use
-            before it is forked.
+        files: Paths, by descriptor, of the files that were opened with the dataset;
+            forked workers share them.
+        facts: What does not depend on the configuration of a trial; without the
+            accelerator, which no process may use before it is forked.
     """
 
     source: Source
@@ -34,19 +36,27 @@ class TrialDataset:
 
 
 def make_dataset(spec: ProcessSpec) -> TrialDataset:
-    """Makes the dataset; DatasetError if it cannot be made, is empty or is no dataset."""
+    """Makes the dataset; DatasetError if it cannot be made, is empty or is no
+    dataset."""
     configuration = spec.configuration
     opened_before: Mapping[int, str] = {}
-    if not fork_server.is_of_program:  # a fork of the program may read any file that the program has opened
+    # a fork of the program may read any file that the program has opened
+    if not fork_server.is_of_program:
         opened_before = sharing.open_files()
     torch.manual_seed(configuration.seed)
     dataset_or_loader = recipes.make("dataset", configuration.dataset, DatasetError)
-    source = Source(dataset_or_loader, configuration.seed, spec.rank, configuration.ranks)
+    source = Source(
+        dataset_or_loader, configuration.seed, spec.rank, configuration.ranks
+    )
     _check(source, configuration.dataset.get("_target_"))
     files: dict[int, str] = {}
     handles: tuple[str, ...] = ()
     if multiprocessing.get_start_method() == "fork":
-        files = {number: path for number, path in sharing.open_files().items() if number not in opened_before}
+        files = {
+            number: path
+            for number, path in sharing.open_files().items()
+            if number not in opened_before
+        }
         of_dataset = () if fork_server.is_of_program else files.values()
         handles = hint(partial(sharing.described, files=of_dataset), source.dataset)
     return TrialDataset(source, files, _facts(source, handles))
@@ -70,14 +80,19 @@ def _check(source: Source, target: Any) -> None:
     dataset = source.dataset
     if not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__")):
         kind = type(dataset).__name__
-        raise DatasetError(f"dataset {target}: got {kind}, which has neither __getitem__ nor __iter__")
+        raise DatasetError(
+            f"dataset {target}: got {kind}, which has neither __getitem__ nor __iter__"
+        )
     loaders.check_length(dataset)
     if source.samples == 0:
-        raise DatasetError(f"dataset {target} is empty: 0 samples, at least 1 is needed")
+        raise DatasetError(
+            f"dataset {target} is empty: 0 samples, at least 1 is needed"
+        )
 
 
 def hint(look: Callable[[Any], tuple[Any, ...]], value: Any) -> tuple[Any, ...]:
-    """Returns what ``look`` finds in a value; an exception in code of the user loses this hint only."""
+    """Returns what ``look`` finds in a value; an exception in code of the user loses
+    this hint only."""
     try:
         return look(value)
     except Exception:

@@ -1,8 +1,10 @@
-"""The parent side of a trial: a child process per trial, so that a crash, a hang or memory exhaustion ends only that.
+"""The parent side of a trial: a child process per trial, so that a crash, a hang or
+memory exhaustion ends only that.
 
-Trial processes are forked from a fork server that has imported torch and run no torch operation: with GNU OpenMP a
-process forked after one hangs at its first parallel operation. A trial process that has only made its dataset can
-become a template process, a fork server too: trial processes forked from it share its dataset.
+Trial processes are forked from a fork server that has imported torch and run no torch
+operation: with GNU OpenMP a process forked after one hangs at its first parallel
+operation. A trial process that has only made its dataset can become a template process,
+a fork server too: trial processes forked from it share its dataset.
 """
 
 import contextlib
@@ -14,25 +16,50 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from typing import Any, TypeVar, cast
 
-from nws_sweep.errors import NwsSweepError, TimeLimitReached, TrialError, TrialInterrupted, TrialTimeout, one_line
-from nws_sweep.records import BatchRecord, LoaderSettings, ProcessSpec, Recipe, Usage, Window, WindowRequest
+from nws_sweep.errors import (
+    NwsSweepError,
+    TimeLimitReached,
+    TrialError,
+    TrialInterrupted,
+    TrialTimeout,
+    one_line,
+)
+from nws_sweep.records import (
+    BatchRecord,
+    LoaderSettings,
+    ProcessSpec,
+    Recipe,
+    Usage,
+    Window,
+    WindowRequest,
+)
 from nws_sweep.system import fork_server, processes, resources, temporary, usage
 from nws_sweep.system.fork_server import ForkedProcess, ForkServer
 from nws_sweep.trials.environment import STALL_S, TrialProcess
 from nws_sweep.trials.recipes import needs_hydra
 
-# Imported by the fork server: what each trial process needs, and modules whose import is slow and has no side effects.
+# Imported by the fork server: what each trial process needs, and modules whose import
+# is slow and has no side effects.
 _PRELOADED = ("nws_sweep.trials.child",)
-_PRELOADABLE = ("torchvision", "nws_sweep.datasets", "nws_sweep.dataloading.training_steps")
+_PRELOADABLE = (
+    "torchvision",
+    "nws_sweep.datasets",
+    "nws_sweep.dataloading.training_steps",
+)
 _ORDERLY_EXIT_S = 3.0
 _SIGNALLED_S = 0.1
-# How often memory is read while a command runs, and the most CPU time for that, as a share: what is measured lacks it.
-# One reading takes less than a millisecond, with a hundred workers or a dataset of gigabytes a tenth of a second.
+# How often memory is read while a command runs, and the most CPU time for that, as a
+# share: what is measured lacks it. One reading takes less than a millisecond, with a
+# hundred workers or a dataset of gigabytes a tenth of a second.
 _WATCH_EVERY_S, _MOST_WATCHING = 0.5, 0.02
 # The commands of background loaders before a command to the measured process.
 _IN_BACKGROUND = {"window": "iterate", "wait_until_idle": "wait_until_idle"}
 # Signals by which others end a process; a process that crashes gets other signals.
-_SIGNALS_OF_OTHERS = (*processes.ENDING_SIGNALS, *filter(None, [getattr(signal, "SIGKILL", None)]))  # not on Windows
+# not on Windows
+_SIGNALS_OF_OTHERS = (
+    *processes.ENDING_SIGNALS,
+    *filter(None, [getattr(signal, "SIGKILL", None)]),
+)
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
@@ -40,17 +67,21 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 class Supervision:
     """What the parent checks while a command runs."""
 
-    kill_after_s: float = math.inf  # for all commands together, making the dataset included
+    # for all commands together, making the dataset included
+    kill_after_s: float = math.inf
     memory_budget_bytes: int | None = None  # of all its processes; None for no limit
-    deadline_s: float = math.inf  # moment on the clock time.perf_counter after which no command is answered
-    on_progress: Callable[[str], None] = lambda text: None  # called with a line of text while a dataset is made
+    # moment on the clock time.perf_counter after which no command is answered
+    deadline_s: float = math.inf
+    # called with a line of text while a dataset is made
+    on_progress: Callable[[str], None] = lambda text: None
 
 
 UNLIMITED = Supervision()
 
 
 def _sent(method: _Method) -> _Method:
-    """Makes a method with the same signature that sends a command of its name and returns the answer."""
+    """Makes a method with the same signature that sends a command of its name and
+    returns the answer."""
 
     def send(process: "ChildProcess", *arguments: Any) -> Any:
         return process.request(method.__name__, *arguments)
@@ -59,7 +90,8 @@ def _sent(method: _Method) -> _Method:
 
 
 _NO_ROOM_FOR_THE_DATASET = (
-    " while it made the dataset; nws_sweep.autotune(DataLoader(...)) measures during training and does not copy it"
+    " while it made the dataset; nws_sweep.autotune(DataLoader(...)) "
+    "measures during training and does not copy it"
 )
 
 
@@ -79,14 +111,19 @@ class _Pauses:
             self._began_s = None
 
     def taken_off(self, record: BatchRecord) -> BatchRecord:
-        """Returns the record without waiting that was a pause; storage and timers continue in a pause."""
+        """Returns the record without waiting that was a pause; storage and timers
+        continue in a pause."""
         paused_s = 0.0
         for begin_s, end_s in self._ended_s:
-            paused_s += max(0.0, min(end_s, record.ended_s) - max(begin_s, record.began_s))
+            paused_s += max(
+                0.0, min(end_s, record.ended_s) - max(begin_s, record.began_s)
+            )
         if not paused_s:
             return record
         wait_s = max(0.0, record.cost.wait_s - paused_s)
-        return replace(record, cost=replace(record.cost, wait_s=wait_s), was_stopped=True)
+        return replace(
+            record, cost=replace(record.cost, wait_s=wait_s), was_stopped=True
+        )
 
 
 class _End:
@@ -99,10 +136,12 @@ class _End:
     def __init__(self, child: ForkedProcess) -> None:
         self._child = child
         self.by_s: float | None = None
-        self._killed: Sequence[int] | None = None  # IDs of the descendants; None before they are killed
+        # IDs of the descendants; None before they are killed
+        self._killed: Sequence[int] | None = None
 
     def kill(self) -> Sequence[int]:
-        """Kills the processes, once: their IDs may be IDs of others later. Returns the IDs of the descendants."""
+        """Kills the processes, once: their IDs may be IDs of others later. Returns the
+        IDs of the descendants."""
         if self._killed is None:
             with processes.uninterrupted():
                 self._killed = processes.kill_family(self._child)
@@ -110,23 +149,33 @@ class _End:
 
 
 class ChildProcess(TrialProcess):
-    """The parent's handle of a trial process, in which ``child`` answers; ``start`` starts and ends it."""
+    """The parent's handle of a trial process, in which ``child`` answers; ``start``
+    starts and ends it."""
 
     beside: Sequence[int] = ()  # processes whose memory counts with that of this one
 
     def __init__(
-        self, child: ForkedProcess, start_method: str, supervision: Supervision, template: "ChildProcess | None"
+        self,
+        child: ForkedProcess,
+        start_method: str,
+        supervision: Supervision,
+        template: "ChildProcess | None",
     ) -> None:
         self.pid, self.connection, self._child = child.pid, child.connection, child
         self._start_method, self._supervision = start_method, supervision
         self._shares_dataset = template is not None
         self._left_s = supervision.kill_after_s
-        self.memory_limit_bytes, self.deadline_s = supervision.memory_budget_bytes, supervision.deadline_s
+        self.memory_limit_bytes, self.deadline_s = (
+            supervision.memory_budget_bytes,
+            supervision.deadline_s,
+        )
         self.on_stall = lambda: None
         self.batches_per_epoch = None
-        self.settings: LoaderSettings | None = None  # of the DataLoader; None before ``open``
+        # of the DataLoader; None before ``open``
+        self.settings: LoaderSettings | None = None
         self._kernel_kills = processes.out_of_memory_kills()
-        self._failure: TrialError | TimeLimitReached | None = None  # of a command without an answer
+        # of a command without an answer
+        self._failure: TrialError | TimeLimitReached | None = None
         self._pauses = _Pauses()
         self._end = _End(child)
 
@@ -145,7 +194,8 @@ class ChildProcess(TrialProcess):
         return not wait([self._child.sentinel], 0)
 
     def prepare(self) -> None:
-        """Makes the dataset, unless the process has it, the training step and the collate_fn."""
+        """Makes the dataset, unless the process has it, the training step and the
+        collate_fn."""
         self.facts = self.request("prepare")
 
     def open(self, settings: LoaderSettings, place: float = 0.0) -> None:
@@ -164,26 +214,33 @@ class ChildProcess(TrialProcess):
         self._pauses.end()
 
     def window(self, request: WindowRequest) -> Window:
-        """Takes a window; its records do not contain the time in which the process was paused."""
+        """Takes a window; its records do not contain the time in which the process was
+        paused."""
         window: Window = self.request("window", request)
-        return replace(window, records=tuple(map(self._pauses.taken_off, window.records)))
+        return replace(
+            window, records=tuple(map(self._pauses.taken_off, window.records))
+        )
 
     def usage(self) -> Usage:
-        """Returns the resources that the trial process and its workers have used so far."""
+        """Returns the resources that the trial process and its workers have used so
+        far."""
         return usage.of_tree(self.pid, shares_dataset=self._shares_dataset)
 
     def request(self, name: str, *arguments: Any) -> Any:
-        """Sends a command, which the method of ``TrialCommands`` with this name answers, and returns the answer.
+        """Sends a command, which the method of ``TrialCommands`` with this name
+        answers, and returns the answer.
 
         Raises the reported error, TrialError on exit, or the error of a limit.
         """
-        if self._failure is not None:  # the next answer would be the answer to the earlier command
+        # the next answer would be the answer to the earlier command
+        if self._failure is not None:
             raise self._failure
         began_s = time.perf_counter()
         try:
             self.connection.send((name, *arguments))
             kind, answer = self._answer(began_s + self._left_s)
-        except (EOFError, OSError):  # the process exited, perhaps in the middle of an answer
+        except (EOFError, OSError):
+            # the process exited, perhaps in the middle of an answer
             raise self._exit_error() from None
         except (TrialError, TimeLimitReached) as error:
             self._failure = error
@@ -208,8 +265,12 @@ class ChildProcess(TrialProcess):
         stall_at_s = time.perf_counter() + STALL_S
         pause_s = _WATCH_EVERY_S
         while True:
-            remaining_s = max(0.0, min(kill_at_s, self.deadline_s) - time.perf_counter())
-            ready = wait([self.connection, self._child.sentinel], min(remaining_s, pause_s))
+            remaining_s = max(
+                0.0, min(kill_at_s, self.deadline_s) - time.perf_counter()
+            )
+            ready = wait(
+                [self.connection, self._child.sentinel], min(remaining_s, pause_s)
+            )
             if self.connection in ready:
                 return self.connection.recv()
             if ready:
@@ -218,10 +279,18 @@ class ChildProcess(TrialProcess):
                 raise TimeLimitReached
             if remaining_s == 0:
                 limit = f"measure.kill_after_s={self._supervision.kill_after_s:g} s"
-                raise TrialTimeout(f"not finished within {limit}; the candidate was killed")
+                raise TrialTimeout(
+                    f"not finished within {limit}; the candidate was killed"
+                )
             began_s = time.perf_counter()
-            check_memory([self.pid, *self.beside], self.memory_limit_bytes, shares_dataset=self._shares_dataset)
-            pause_s = max(_WATCH_EVERY_S, (time.perf_counter() - began_s) / _MOST_WATCHING)
+            check_memory(
+                [self.pid, *self.beside],
+                self.memory_limit_bytes,
+                shares_dataset=self._shares_dataset,
+            )
+            pause_s = max(
+                _WATCH_EVERY_S, (time.perf_counter() - began_s) / _MOST_WATCHING
+            )
             if time.perf_counter() >= stall_at_s:
                 stall_at_s = math.inf
                 self.on_stall()
@@ -231,37 +300,55 @@ class ChildProcess(TrialProcess):
         self._child.join(processes.GONE_WITHIN_S)
         code = self._child.exitcode
         if code is None and not self.alive:
-            return TrialInterrupted("the process that it was forked from was killed, and the trial process with it")
+            return TrialInterrupted(
+                "the process that it was forked from was killed, and the trial process with it"
+            )
         if code is None or code >= 0:
             return TrialError(f"the trial process ended with exit status {code}")
-        name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
-        return self._explained(TrialError(f"the trial process was killed by {name}"), -code)
+        name = (
+            signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
+        )
+        return self._explained(
+            TrialError(f"the trial process was killed by {name}"), -code
+        )
 
     def _explained(self, error: Exception, killed_by: int | None) -> Exception:
-        """Returns the error, with the cause added if a signal, ``killed_by``, killed the trial process or a worker.
+        """Returns the error, with the cause added if a signal, ``killed_by``, killed
+        the trial process or a worker.
 
-        Which process the kernel kills for want of memory depends on other programs, too: such a candidate was
-        interrupted, as by any signal of others. Only the memory budget, which is checked before, is a limit of its own.
+        Which process the kernel kills for want of memory depends on other programs,
+        too: such a candidate was interrupted, as by any signal of others. Only the
+        memory budget, which is checked before, is a limit of its own.
         """
         if killed_by == signal.SIGBUS:
-            return TrialError(f"{error} (shared memory, /dev/shm, is too small for the batches in flight)")
+            return TrialError(
+                f"{error} (shared memory, /dev/shm, is too small for the batches in flight)"
+            )
         if killed_by not in _SIGNALS_OF_OTHERS:
             return error
-        # The kernel's counter covers the whole machine: it explains a killed process, not an exception.
+        # The kernel's counter covers the whole machine: it explains a killed process,
+        # not an exception.
         if processes.out_of_memory_kills() == self._kernel_kills:
             return TrialInterrupted(str(error))
         while_making = "" if self.settings else _NO_ROOM_FOR_THE_DATASET
-        return TrialInterrupted(f"{error} (the kernel ran out of memory and killed a process){while_making}")
+        return TrialInterrupted(
+            f"{error} (the kernel ran out of memory and killed a process){while_making}"
+        )
 
     def end(self) -> None:
-        """Begins to end the trial process and its descendants, so that several end at the same time."""
+        """Begins to end the trial process and its descendants, so that several end at
+        the same time."""
         if self._end.by_s is not None:
             return
         self._end.by_s = time.perf_counter()
         method, num_workers = self._start_method, 0
         if self.settings is not None:
-            method, num_workers = self.settings.multiprocessing_context or method, self.settings.num_workers
-        # Killed forked workers leave nothing behind; others must release their semaphores.
+            method, num_workers = (
+                self.settings.multiprocessing_context or method,
+                self.settings.num_workers,
+            )
+        # Killed forked workers leave nothing behind; others must release their
+        # semaphores.
         if num_workers == 0 or method == "fork":
             self._end.kill()
             return
@@ -271,34 +358,47 @@ class ChildProcess(TrialProcess):
             self._end.by_s += _ORDERLY_EXIT_S
 
     def close(self) -> None:
-        """Kills the trial process and its descendants, after an orderly exit of workers that share semaphores."""
+        """Kills the trial process and its descendants, after an orderly exit of workers
+        that share semaphores."""
         try:
             self.end()
-            wait([self._child.sentinel], max(0.0, (self._end.by_s or 0.0) - time.perf_counter()))
+            wait(
+                [self._child.sentinel],
+                max(0.0, (self._end.by_s or 0.0) - time.perf_counter()),
+            )
         finally:
             with processes.uninterrupted():
                 self.connection.close()
                 processes.await_exit(self._child, self._end.kill())
 
 
-def check_memory(pids: Sequence[int], budget_bytes: int | None, *, shares_dataset: bool) -> None:
-    """Raises TrialOutOfMemory if the trial processes together exceed the budget, before the kernel kills a process."""
+def check_memory(
+    pids: Sequence[int], budget_bytes: int | None, *, shares_dataset: bool
+) -> None:
+    """Raises TrialOutOfMemory if the trial processes together exceed the budget, before
+    the kernel kills a process."""
     if budget_bytes is None:
         return
-    # Resident memory is quick to read and rarely too low; the exact figure takes longer.
+    # Resident memory is quick to read and rarely too low; the exact figure takes
+    # longer.
     resident_bytes = sum(usage.resident_bytes(usage.family(pid)) for pid in pids)
     if resident_bytes > budget_bytes:
-        held_bytes = sum(usage.memory(usage.family(pid), shares_dataset=shares_dataset)[1] or 0 for pid in pids)
+        held_bytes = sum(
+            usage.memory(usage.family(pid), shares_dataset=shares_dataset)[1] or 0
+            for pid in pids
+        )
         resources.check_budget(held_bytes, budget_bytes, "; the candidate was killed")
 
 
 class ProcessWithBackground(ChildProcess):
-    """The trial process of a candidate, with background loaders from ``open`` on; its answers are the candidate's.
+    """The trial process of a candidate, with background loaders from ``open`` on; its
+    answers are the candidate's.
 
-    Background loaders are the other ranks of a host, which share CPUs, memory bandwidth and storage. Each is a trial
-    process with the settings of the candidate and the samples of its rank. It takes batches, epoch after epoch, and is
-    paused and killed with the candidate. It does not wait for the other ranks, and only its CPU time and memory are
-    read.
+    Background loaders are the other ranks of a host, which share CPUs, memory bandwidth
+    and storage. Each is a trial process with the settings of the candidate and the
+    samples of its rank. It takes batches, epoch after epoch, and is paused and killed
+    with the candidate. It does not wait for the other ranks, and only its CPU time and
+    memory are read.
 
     Attributes:
         unstarted: Starts the processes of the other ranks.
@@ -314,13 +414,16 @@ class ProcessWithBackground(ChildProcess):
         with _failures_named():
             self._background = [*self.unstarted]
             for process in self._background:
-                process.open(replace(settings, timeout=0.0), place)  # it may be paused while it waits for a batch
+                # it may be paused while it waits for a batch
+                process.open(replace(settings, timeout=0.0), place)
         self.beside = [process.pid for process in self._background]
 
     def request(self, name: str, *arguments: Any) -> Any:
-        """Sends a command to the measured process; raises the error of a background loader that has failed.
+        """Sends a command to the measured process; raises the error of a background
+        loader that has failed.
 
-        The background loaders go on with their latest command until there is another one for them (``_IN_BACKGROUND``).
+        The background loaders go on with their latest command until there is another
+        one for them (``_IN_BACKGROUND``).
         """
         command = _IN_BACKGROUND.get(name, self._in_background)
         if command != self._in_background:
@@ -332,7 +435,8 @@ class ProcessWithBackground(ChildProcess):
         answer = super().request(name, *arguments)
         with _failures_named():
             for process in self._background:
-                if wait([process.connection, process._child.sentinel], 0):  # a failure, or a line of progress
+                # a failure, or a line of progress
+                if wait([process.connection, process._child.sentinel], 0):
                     process.warned()
         return answer
 
@@ -355,13 +459,20 @@ class ProcessWithBackground(ChildProcess):
             process.end()
 
     def usage(self) -> Usage:
-        """Returns the resources of the measured process; memory and shared memory are those of all ranks."""
+        """Returns the resources of the measured process; memory and shared memory are
+        those of all ranks."""
         measured = super().usage()
         background = [process.usage() for process in self._background]
         sums: dict[str, Any] = {}
         for name in ("memory_bytes", "added_bytes", "shm_bytes"):
-            sums[name] = usage.known_sum(getattr(of_rank, name) for of_rank in (measured, *background))
-        return replace(measured, **sums, background_cpu_s=sum(of_rank.cpu_s for of_rank in background))
+            sums[name] = usage.known_sum(
+                getattr(of_rank, name) for of_rank in (measured, *background)
+            )
+        return replace(
+            measured,
+            **sums,
+            background_cpu_s=sum(of_rank.cpu_s for of_rank in background),
+        )
 
 
 @contextlib.contextmanager
@@ -380,38 +491,60 @@ def start(
     *,
     prepare: bool = True,
 ) -> Iterator[ChildProcess]:
-    """Starts a trial process, with the template process's dataset if there is one, and kills it at the end.
+    """Starts a trial process, with the template process's dataset if there is one, and
+    kills it at the end.
 
     Raises the errors of ``DatasetServer.start``.
     """
     configuration = spec.configuration
     with contextlib.ExitStack() as stack:
         try:
-            server = template or preload([configuration.dataset, configuration.training_step])
-            if isinstance(server, ForkServer) and not server.is_ready(supervision.deadline_s - time.perf_counter()):
+            server = template or preload(
+                [configuration.dataset, configuration.training_step]
+            )
+            if isinstance(server, ForkServer) and not server.is_ready(
+                supervision.deadline_s - time.perf_counter()
+            ):
                 raise TimeLimitReached  # while it imported torch
             with processes.uninterrupted():
                 folder = stack.enter_context(temporary.folder())
-                child = fork_server.fork(server.connection, "nws_sweep.trials.child:main", spec, folder)
-                kind = ProcessWithBackground if configuration.ranks > 1 and spec.rank == 0 else ChildProcess
-                process = kind(child, spec.start_method or processes.start_method(), supervision, template)
+                child = fork_server.fork(
+                    server.connection, "nws_sweep.trials.child:main", spec, folder
+                )
+                kind = (
+                    ProcessWithBackground
+                    if configuration.ranks > 1 and spec.rank == 0
+                    else ChildProcess
+                )
+                process = kind(
+                    child,
+                    spec.start_method or processes.start_method(),
+                    supervision,
+                    template,
+                )
                 stack.callback(process.close)
         except (EOFError, ConnectionError, RuntimeError) as error:
-            raise TrialInterrupted("the fork server has exited: something has ended it") from error
+            raise TrialInterrupted(
+                "the fork server has exited: something has ended it"
+            ) from error
         except OSError as error:  # such as too many processes or open files
-            raise TrialError(f"the trial process could not be started: {one_line(error)}") from error
+            raise TrialError(
+                f"the trial process could not be started: {one_line(error)}"
+            ) from error
         if prepare:
             process.prepare()
         yield process
 
 
 def forked_program() -> contextlib.AbstractContextManager[None]:
-    """A block in which trial processes are forked from this program, with what it has in memory."""
+    """A block in which trial processes are forked from this program, with what it has
+    in memory."""
     return fork_server.forked_program(_PRELOADED)
 
 
 def preload(recipes: Iterable[Recipe]) -> ForkServer:
-    """Returns the fork server, which is started, once, with the modules that these recipes import."""
+    """Returns the fork server, which is started, once, with the modules that these
+    recipes import."""
     modules = set()
     for recipe in recipes:
         target = str(recipe.get("_target_"))

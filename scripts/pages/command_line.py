@@ -1,4 +1,5 @@
-"""Writes docs/reference/cli.md from the parsers of the commands and the help of a search."""
+"""Writes docs/reference/cli.md from the parsers of the commands and the help of a
+search."""
 
 import argparse
 import contextlib
@@ -39,15 +40,23 @@ _STATUS = """\
 
 def page() -> str:
     """The page as it must be."""
-    of_programs = [_section(name, command.parser_of(name), is_program=True) for name in programs.COMMANDS]
+    of_programs = [
+        _section(name, command.parser_of(name), is_program=True)
+        for name in programs.COMMANDS
+    ]
     names = [name for name in cli.COMMANDS if not name.startswith("-")]
     sections = [*of_programs, *(_section(name, _parser(name)) for name in names)]
     return "\n\n".join([_INTRODUCTION, *sections, _STATUS]) + "\n"
 
 
-def _section(name: str, parser: argparse.ArgumentParser, *, is_program: bool = False) -> str:
+def _section(
+    name: str, parser: argparse.ArgumentParser, *, is_program: bool = False
+) -> str:
     positional = [action for action in _actions(parser) if not action.option_strings]
-    words = [f"[{action.metavar}]" if action.nargs == "?" else str(action.metavar) for action in positional]
+    words = [
+        f"[{action.metavar}]" if action.nargs == "?" else str(action.metavar)
+        for action in positional
+    ]
     options = ["[options]"] * any(action.option_strings for action in _actions(parser))
     words = [*options, *words] if is_program else [*words, *options]
     title = f"{name} DIR" if name in programs.COMMANDS and not is_program else name
@@ -63,7 +72,10 @@ def _parser(name: str) -> argparse.ArgumentParser:
         made.append(parser)
         raise NwsSweepError
 
-    with mock.patch.object(argparse.ArgumentParser, "parse_args", stop), contextlib.suppress(NwsSweepError):
+    with (
+        mock.patch.object(argparse.ArgumentParser, "parse_args", stop),
+        contextlib.suppress(NwsSweepError),
+    ):
         cli.COMMANDS[name]([])
     return made[0]
 
@@ -78,8 +90,12 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 
 def _name(action: argparse.Action) -> str:
-    what = action.metavar or (",".join(map(str, action.choices)) if action.choices else action.dest.upper())
-    return " ".join([*action.option_strings, *([] if action.nargs == 0 else [str(what)])])
+    what = action.metavar or (
+        ",".join(map(str, action.choices)) if action.choices else action.dest.upper()
+    )
+    return " ".join(
+        [*action.option_strings, *([] if action.nargs == 0 else [str(what)])]
+    )
 
 
 def _help(action: argparse.Action) -> str:

@@ -1,4 +1,5 @@
-"""Writes docs/reference/config.md from the schema (ranges) and conf/ (values and their explanations)."""
+"""Writes docs/reference/config.md from the schema (ranges) and conf/ (values and their
+explanations)."""
 
 import inspect
 import itertools
@@ -64,37 +65,69 @@ GROUPS = (
     "experiment/mnist",
     "experiment/workload",
 )
-AXES = tuple(f"axis/{name}" for name in ("batch_size", "pin_memory", "prefetch_factor", "patience"))
+AXES = tuple(
+    f"axis/{name}"
+    for name in ("batch_size", "pin_memory", "prefetch_factor", "patience")
+)
 # The files that explain the values of the schema; the first explanation counts.
 _EXPLAINED_IN = ("base.yaml", "paths/default.yaml")
 
 _MISSING = "???"
 # Interpolations in words.
-_MEANINGS = {"${nws_sweep.usable_cpus:${.ranks}}": "the usable CPUs, shared by the ranks"}
+_MEANINGS = {
+    "${nws_sweep.usable_cpus:${.ranks}}": "the usable CPUs, shared by the ranks"
+}
 _FROM_ENVIRONMENT = re.compile(r"\$\{oc\.env:(\w+),'?([^'}]*)'?\}")
-_CACHE = re.compile(r"\$\{oc\.env:XDG_CACHE_HOME,'(.*?)'\}")  # XDG_CACHE_HOME is explained where the folders are
+# XDG_CACHE_HOME is explained where the folders are
+_CACHE = re.compile(r"\$\{oc\.env:XDG_CACHE_HOME,'(.*?)'\}")
 _ELSEWHERE = re.compile(r"\$\{\.+([\w.]+)\}")
 # Parts of a comment that repeat the range of the schema.
-_ALLOWED = re.compile(r"(an integer|(an integer of )?at least \d+|above 0(, up to 1)?|true or false|0 to 1)$")
+_ALLOWED = re.compile(
+    r"(an integer|(an integer of )?at least \d+|above 0(, up to 1)?|true or false|0 to 1)$"
+)
 _KEY = re.compile(r"(?P<indent> *)(?P<key>\w+):(?P<rest>.*)")
 _COMMENT = re.compile(r"(?:^|\s)# (.*)")
 
 
 def page() -> str:
-    parts = [_INTRODUCTION, _VALUES, *_value_sections(), _IN_PYTHON, _different_defaults(), _GROUPS_TEXT]
+    parts = [
+        _INTRODUCTION,
+        _VALUES,
+        *_value_sections(),
+        _IN_PYTHON,
+        _different_defaults(),
+        _GROUPS_TEXT,
+    ]
     parts += [_group_section(group) for group in GROUPS]
-    parts += ["### axis\n\nPresets of values to sweep, with `-m`.\n\n" + _axes_table(), _OF_PROGRAMS]
+    parts += [
+        "### axis\n\nPresets of values to sweep, with `-m`.\n\n" + _axes_table(),
+        _OF_PROGRAMS,
+    ]
     parts += [_program_table(name) for name in ("search", "autotune", "watch")]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
 def _value_sections() -> Iterator[str]:
     values, explained = _defaults(), _explanations()
-    permitted = {key: permits.text for key, permits in schema.RANGES.items()} | {"services": "a mapping"}
+    permitted = {key: permits.text for key, permits in schema.RANGES.items()} | {
+        "services": "a mapping"
+    }
     for section in ("", "measure", "paths"):
         keys = [key for key in permitted if key.rpartition(".")[0] == section]
-        rows = [[f"`{key}`", _value(values[key]), plain(permitted[key]), explanation(explained[key])] for key in keys]
-        about = f"\n\n{explained[section][:1].upper()}{explained[section][1:]}." if section in explained else ""
+        rows = [
+            [
+                f"`{key}`",
+                _value(values[key]),
+                plain(permitted[key]),
+                explanation(explained[key]),
+            ]
+            for key in keys
+        ]
+        about = (
+            f"\n\n{explained[section][:1].upper()}{explained[section][1:]}."
+            if section in explained
+            else ""
+        )
         text = table(["key", "default", "allowed", "what it is"], rows)
         yield f"### {section or 'the top level'}{about}\n\n{text}"
 
@@ -102,10 +135,20 @@ def _value_sections() -> Iterator[str]:
 def _different_defaults() -> str:
     values, rows = _defaults(), []
     for name, parameter in inspect.signature(nws_sweep.search).parameters.items():
-        default = list(parameter.default) if isinstance(parameter.default, tuple) else parameter.default
-        is_equal = default in (None, parameter.empty) or name not in values or values[name] == default
+        default = (
+            list(parameter.default)
+            if isinstance(parameter.default, tuple)
+            else parameter.default
+        )
+        is_equal = (
+            default in (None, parameter.empty)
+            or name not in values
+            or values[name] == default
+        )
         if not is_equal:
-            rows.append([f"`{name}`", _value(values[name]), f"`{default!r}`", _REASONS[name]])
+            rows.append(
+                [f"`{name}`", _value(values[name]), f"`{default!r}`", _REASONS[name]]
+            )
     return table(["key", "command line", "Python", "why"], rows)
 
 
@@ -127,40 +170,76 @@ def _explanations() -> dict[str, str]:
     return found
 
 
-def _flat(values: Mapping[str, Any], explained: Collection[str] = (), prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Values by dotted key; a node with a ``_target_`` is one value unless its keys are explained."""
+def _flat(
+    values: Mapping[str, Any], explained: Collection[str] = (), prefix: str = ""
+) -> Iterator[tuple[str, Any]]:
+    """Values by dotted key; a node with a ``_target_`` is one value unless its keys are
+    explained."""
     for name, value in values.items():
         key = f"{prefix}{name}"
         opened = isinstance(value, dict) and value
-        if opened and ("_target_" not in value or any(other.startswith(f"{key}.") for other in explained)):
+        if opened and (
+            "_target_" not in value
+            or any(other.startswith(f"{key}.") for other in explained)
+        ):
             yield from _flat(value, explained, f"{key}.")
         else:
             yield key, value
 
 
 def _group_section(group: str) -> str:
-    """The options of a group with the values that they set, then the values that they explain."""
+    """The options of a group with the values that they set, then the values that they
+    explain."""
     options, keys = [], []
     for path in sorted((CONF / group).glob("*.yaml")):
         values, name = list(_values_of(group, path)), f"`{path.stem}`"
-        sets = ", ".join(_setting(key, value) for key, value, text in values if not text)
+        sets = ", ".join(
+            _setting(key, value) for key, value, text in values if not text
+        )
         options.append([name, plain(header(path.read_text("utf-8"))), sets])
         for key, value, text in values:
             if text:
-                keys.append([name, f"`{key}`", _value(value), plain(_spelt(text.removesuffix("; must be given")))])
+                keys.append(
+                    [
+                        name,
+                        f"`{key}`",
+                        _value(value),
+                        plain(_spelt(text.removesuffix("; must be given"))),
+                    ]
+                )
     parts = [f"### {group}", table([f"`{group}=`", "what it is", "sets"], options)]
-    return "\n\n".join([*parts, *([table([f"of `{group}=`", "key", "value", "what it is"], keys)] if keys else [])])
+    return "\n\n".join(
+        [
+            *parts,
+            *(
+                [table([f"of `{group}=`", "key", "value", "what it is"], keys)]
+                if keys
+                else []
+            ),
+        ]
+    )
 
 
 def _values_of(group: str, path: Path) -> Iterator[tuple[str, Any, str]]:
-    """Keys, values and explanations of an option; the explanation is empty if the schema has one."""
+    """Keys, values and explanations of an option; the explanation is empty if the
+    schema has one."""
     text = path.read_text("utf-8")
-    under = "" if text.startswith("# @package _global_") else group.replace("/", ".") + "."
+    under = (
+        "" if text.startswith("# @package _global_") else group.replace("/", ".") + "."
+    )
     explained, usual = comments(text), _explanations()
-    values = {name: value for name, value in (yaml.safe_load(text) or {}).items() if name not in ("defaults", "hydra")}
+    values = {
+        name: value
+        for name, value in (yaml.safe_load(text) or {}).items()
+        if name not in ("defaults", "hydra")
+    }
     for key, value in _flat(values, explained):
         if not key.endswith(("_target_", "_partial_")) or value == _MISSING:
-            yield f"{under}{key}", value, "" if f"{under}{key}" in usual else explained.get(key, "")
+            yield (
+                f"{under}{key}",
+                value,
+                "" if f"{under}{key}" in usual else explained.get(key, ""),
+            )
 
 
 def _setting(key: str, value: Any) -> str:
@@ -180,14 +259,24 @@ def _axes_table() -> str:
 def _program_table(name: str) -> str:
     text = (CONF / f"{name}.yaml").read_text("utf-8")
     values = yaml.safe_load(text)["hydra"]["callbacks"]["nws_sweep"]
-    keys = {key.rpartition(".")[2]: explanation(comment) for key, comment in comments(text).items()}
-    rows = [[f"`{key}`", _value(value), keys[key]] for key, value in values.items() if key in keys]
+    keys = {
+        key.rpartition(".")[2]: explanation(comment)
+        for key, comment in comments(text).items()
+    }
+    rows = [
+        [f"`{key}`", _value(value), keys[key]]
+        for key, value in values.items()
+        if key in keys
+    ]
     return table([f"of `+nws_sweep={name}`", "default", "what it is"], rows)
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |"
+        for line in lines
+    )
 
 
 def comments(text: str) -> dict[str, str]:
@@ -198,7 +287,9 @@ def comments(text: str) -> dict[str, str]:
         if not (match := _KEY.match(line)):
             continue
         indent = len(match["indent"])
-        stack = [(depth, key) for depth, key in stack if depth < indent] + [(indent, match["key"])]
+        stack = [(depth, key) for depth, key in stack if depth < indent] + [
+            (indent, match["key"])
+        ]
         if comment := _COMMENT.search(match["rest"]):
             found[".".join(key for _, key in stack)] = comment[1]
     return found
@@ -207,12 +298,18 @@ def comments(text: str) -> dict[str, str]:
 def header(text: str) -> str:
     """The comment at the top of a YAML file as one line."""
     lines = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
-    return " ".join(line.removeprefix("# ") for line in lines if not line.startswith("# @package")).rstrip(".")
+    return " ".join(
+        line.removeprefix("# ") for line in lines if not line.startswith("# @package")
+    ).rstrip(".")
 
 
 def explanation(comment: str) -> str:
     """A comment without the parts that repeat the range."""
-    return plain(_spelt("; ".join(part for part in comment.split("; ") if not _ALLOWED.match(part))))
+    return plain(
+        _spelt(
+            "; ".join(part for part in comment.split("; ") if not _ALLOWED.match(part))
+        )
+    )
 
 
 def _spelt(text: str) -> str:
@@ -228,7 +325,11 @@ def plain(text: str) -> str:
 def _value(value: Any) -> str:
     """A value as the user types it, or in words."""
     if isinstance(value, dict):
-        return f"a `{value['_target_'].rpartition('.')[2]}`" if "_target_" in value else f"`{value}`"
+        return (
+            f"a `{value['_target_'].rpartition('.')[2]}`"
+            if "_target_" in value
+            else f"`{value}`"
+        )
     if value == _MISSING:
         return "must be given"
     text = shown(value)

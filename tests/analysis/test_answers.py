@@ -15,7 +15,13 @@ from tests.factories import (
 
 WAITING = recorded_trial(0, BatchCost(cpu_s=0.0, wait_s=0.25))
 TWO = loader_settings(2)
-TIED = Verdict(recommended=TWO, fastest=TWO, tied=(loader_settings(4),), seconds_to_decide=40.0, provisional=True)
+TIED = Verdict(
+    recommended=TWO,
+    fastest=TWO,
+    tied=(loader_settings(4),),
+    seconds_to_decide=40.0,
+    provisional=True,
+)
 LATE = failed_trial(2, "no batch within 57.0 s", TrialState.INTERRUPTED)
 
 
@@ -36,7 +42,9 @@ LATE = failed_trial(2, "no batch within 57.0 s", TrialState.INTERRUPTED)
         (search_result(failed_trial(0)), "no candidate could be measured"),
     ],
 )  # fmt: skip
-def test_the_first_line_says_how_the_answer_was_found(result: SearchRecord, line: str) -> None:
+def test_the_first_line_says_how_the_answer_was_found(
+    result: SearchRecord, line: str
+) -> None:
     assert summarise_record(result).configurations[0].headline.startswith(line)
 
 
@@ -45,10 +53,18 @@ def test_the_first_line_says_how_the_answer_was_found(result: SearchRecord, line
     [
         ((0.0, 0.1), ""),
         ((1.65, 1.75), "other programs used 1.7 of 8 CPUs: times are of what was left"),
-        ((0.2, 1.7, 1.0), "other programs used 0.2 to 1.7 of 8 CPUs: times are of what was left"),
+        (
+            (0.2, 1.7, 1.0),
+            "other programs used 0.2 to 1.7 of 8 CPUs: times are of what was left",
+        ),
         ((), ""),
     ],
 )
-def test_the_load_is_one_sentence_with_its_share(used: tuple[float, ...], line: str) -> None:
-    trials = (trial(number, 8.0, noise=Noise(other_cpus=cpus)) for number, cpus in enumerate(used))
+def test_the_load_is_one_sentence_with_its_share(
+    used: tuple[float, ...], line: str
+) -> None:
+    trials = (
+        trial(number, 8.0, noise=Noise(other_cpus=cpus))
+        for number, cpus in enumerate(used)
+    )
     assert answers.load([search_result(failed_trial(9), *trials)]) == line

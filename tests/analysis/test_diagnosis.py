@@ -1,4 +1,5 @@
-"""Diagnoses of workloads with known bottlenecks: planted costs of batches, measured without an error."""
+"""Diagnoses of workloads with known bottlenecks: planted costs of batches, measured
+without an error."""
 
 import random
 import re
@@ -67,15 +68,26 @@ class Workload:
     tried: tuple[int, ...] = (0, 1, 2, 4, 8, 16)
     refused: tuple[int, ...] = ()
     settings: LoaderSettings = loader_settings()
-    step: Mapping[str, str] = field(default_factory=lambda: {"_target_": "package.Step"})
+    step: Mapping[str, str] = field(
+        default_factory=lambda: {"_target_": "package.Step"}
+    )
 
     def trial(self, n: int) -> Trial:
         scale = self.waits * (self.batches // len(self.waits))
-        costs = [replace(self.cost, wait_s=factor * self.cost.wait_s) for factor in scale]
-        loop = self.loop if n else LoopCosts(step_s=self.loop.step_s, step_cpu_s=self.loop.step_cpu_s)
+        costs = [
+            replace(self.cost, wait_s=factor * self.cost.wait_s) for factor in scale
+        ]
+        loop = (
+            self.loop
+            if n
+            else LoopCosts(step_s=self.loop.step_s, step_cpu_s=self.loop.step_cpu_s)
+        )
         loop = replace(loop, step_s=self.beside_s) if n and self.beside_s else loop
         found = replay(costs, loop, QueueSettings(n, self.cores))
-        records = tuple(factories.batch_record(n, c, position=n / len(costs)) for n, c in enumerate(costs))
+        records = tuple(
+            factories.batch_record(n, c, position=n / len(costs))
+            for n, c in enumerate(costs)
+        )
         account = Account(
             step_s=self.batches * loop.step_s,
             making_s=0.0,
@@ -83,14 +95,19 @@ class Workload:
             main_s=self.batches * loop.receive_s,
             starting_s=n * loop.fork_s + loop.start_s + loop.start_wait_s + loop.stop_s,
         )
-        _, batch_s = epoch_of(Records(made=records, loop=loop, batches=len(costs)), QueueSettings(n, self.cores))
+        _, batch_s = epoch_of(
+            Records(made=records, loop=loop, batches=len(costs)),
+            QueueSettings(n, self.cores),
+        )
         return trial(
             n,
             1.0,
             settings=self.settings.with_workers(n),
             measurement=Measurement(
                 startup_s=found.returned_s[0],
-                batch_s=Estimate(value=batch_s, low=batch_s / 1.02, high=batch_s * 1.02, n=5),
+                batch_s=Estimate(
+                    value=batch_s, low=batch_s / 1.02, high=batch_s * 1.02, n=5
+                ),
                 step_s=loop.step_s,
                 epoch_s=found.epoch_s,
                 cpu_s=self.cost.cpu_s,
@@ -105,12 +122,17 @@ class Workload:
 
     @cached_property
     def result(self) -> SearchRecord:
-        refused = [failed_trial(n, "it needs 9 GB, 4 GB are free", TrialState.SKIPPED) for n in self.refused]
+        refused = [
+            failed_trial(n, "it needs 9 GB, 4 GB are free", TrialState.SKIPPED)
+            for n in self.refused
+        ]
         rules = search_rules((*self.tried, *self.refused))
         return factories.search_result(
             *map(self.trial, self.tried),
             *refused,
-            configuration=configuration(search=rules, loader=self.settings, training_step=self.step),
+            configuration=configuration(
+                search=rules, loader=self.settings, training_step=self.step
+            ),
             host=replace(HOST, usable_cpus=self.cores, torch="2.6.0+cpu"),
         )
 
@@ -121,11 +143,17 @@ class Workload:
         return found
 
 
-@pytest.mark.parametrize(("slow_s", "words"), [(4.0, "worker 1 took 4.0x as long as the others: "), (1.2, "")])
+@pytest.mark.parametrize(
+    ("slow_s", "words"),
+    [(4.0, "worker 1 took 4.0x as long as the others: "), (1.2, "")],
+)
 def test_a_worker_with_dear_shards_is_named(slow_s: float, words: str) -> None:
     """First batches, which import modules, do not count."""
     costs_s = [9.0, 1.0, 1.0, *[1.0, slow_s, 1.0] * 3]
-    records = [factories.batch_record(n, BatchCost(0.0, wait_s)) for n, wait_s in enumerate(costs_s)]
+    records = [
+        factories.batch_record(n, BatchCost(0.0, wait_s))
+        for n, wait_s in enumerate(costs_s)
+    ]
     uneven = uneven_workers(trial(3, 1.0, records=tuple(records)))
     assert uneven.startswith(words)
     assert bool(uneven) == bool(words)
@@ -133,7 +161,9 @@ def test_a_worker_with_dear_shards_is_named(slow_s: float, words: str) -> None:
 
 WAITING = Workload(cost=BatchCost(0.0002, 0.032))
 COMPUTING = Workload(cost=BatchCost(0.016, 0.0))
-SHORT = Workload(cost=BatchCost(0.0002, 0.032), loop=replace(START, fork_s=0.02), batches=12)
+SHORT = Workload(
+    cost=BatchCost(0.0002, 0.032), loop=replace(START, fork_s=0.02), batches=12
+)
 SLOW_START = replace(SHORT, batches=48, cores=64, loop=replace(START, start_wait_s=0.3))
 UNEVEN = Workload(cost=BatchCost(0.0, 0.032), waits=lognormal(1000))
 MOVING = BatchCost(0.001, 0.0, copy_s=0.0015)
@@ -191,7 +221,8 @@ MOVING = BatchCost(0.001, 0.0, copy_s=0.0015)
          "98.0 ms per batch; workers (1 measured) do not help; also: N % less with enough CPUs and N % less with an "
          "undisturbed step (with workers it takes 121 ms per batch on 2 CPUs instead of 82.0 ms; cheaper transforms, "
          "fewer threads"),
-        (Workload(cost=BatchCost(60e-6, 0.0), loop=replace(START, step_s=12e-6), tried=(0,)), [], None,  # no step
+        # no step
+        (Workload(cost=BatchCost(60e-6, 0.0), loop=replace(START, step_s=12e-6), tried=(0,)), [], None,
          "no bottleneck found: no cost, if removed, would save a tenth of the epoch; CPU utilization N %, 60.0"),
     ],
     ids=lambda value: "+".join(limit.value for limit in value) or "none" if isinstance(value, list) else "",
@@ -208,9 +239,13 @@ def test_the_bottleneck_is_reported_with_what_is_saved_without_it(
         assert not re.search(r"\n|\b(None|nan|inf)\b| - of|  ", text), text
 
 
-def test_a_hypervisor_that_takes_much_is_reported_alone_other_programs_do_not_hide_the_bottleneck() -> None:
+def test_a_hypervisor_that_takes_much_is_reported_alone_other_programs_do_not_hide_the_bottleneck() -> (
+    None
+):
     """Records are free of waiting for a CPU."""
-    met, recorded = (replace(COMPUTING.trial(n), noise=Noise(other_cpus=1.5)) for n in (0, 2))
+    met, recorded = (
+        replace(COMPUTING.trial(n), noise=Noise(other_cpus=1.5)) for n in (0, 2)
+    )
     found = diagnose(replace(COMPUTING.result, trials=(met, recorded)), recorded)
     assert found is not None
     assert found.bottlenecks[0] is Bottleneck.CPU
@@ -219,7 +254,9 @@ def test_a_hypervisor_that_takes_much_is_reported_alone_other_programs_do_not_hi
     assert found is not None
     assert found.bottlenecks == (Bottleneck.NOISE,)
     assert list(further(found)) == []
-    assert sentence(found).startswith("too much noise to identify the bottleneck: the hypervisor took 30 % of the CPU")
+    assert sentence(found).startswith(
+        "too much noise to identify the bottleneck: the hypervisor took 30 % of the CPU"
+    )
 
 
 def test_a_stored_run_is_diagnosed_from_its_costs_and_not_without_them(
@@ -228,21 +265,31 @@ def test_a_stored_run_is_diagnosed_from_its_costs_and_not_without_them(
     folder = store_run(tmp_path, replace(COMPUTING, batches=100).result)
     monkeypatch.chdir(folder)
     without = factories.search_result(trial(2, 1.0))
-    assert summarise_record(without).configurations[0].run.recorded is without  # it has no folder
+    # it has no folder
+    assert summarise_record(without).configurations[0].run.recorded is without
     (found,) = summarise(storage.find(folder)).configurations
     assert found.conclusions.explanation[0].startswith("CPU-bound: ")
     (folder / storage.COSTS).unlink()
     (earlier,) = summarise(storage.find(folder)).configurations
     assert earlier.diagnosis is None
-    assert [line.split(":")[0] for line in earlier.conclusions.explanation] == ["where the time goes"]
+    assert [line.split(":")[0] for line in earlier.conclusions.explanation] == [
+        "where the time goes"
+    ]
     assert diagnose(found.run.result, None) is None
 
 
 def test_records_of_several_configurations_are_not_kept(tmp_path: Path) -> None:
     result = replace(COMPUTING, batches=100).result
-    columns = [{**result.configuration.columns, "batch_size": size} for size in (32, 64)]
-    results = (replace(result, configuration=replace(result.configuration, columns=each)) for each in columns)
-    first, second = summarise(storage.find(store_grid(tmp_path, *results))).configurations
+    columns = [
+        {**result.configuration.columns, "batch_size": size} for size in (32, 64)
+    ]
+    results = (
+        replace(result, configuration=replace(result.configuration, columns=each))
+        for each in columns
+    )
+    first, second = summarise(
+        storage.find(store_grid(tmp_path, *results))
+    ).configurations
     assert first.conclusions.explanation[0].startswith("CPU-bound: ")
     assert first.conclusions.diagnosis is None
     assert not any(trial.records for trial in first.run.result.trials)
@@ -267,16 +314,24 @@ def test_costs_that_depend_on_the_position_are_reported() -> None:
     found = diagnose(in_order, best_of(in_order))
     assert found is not None
     first, *_ = further(found)
-    assert first.startswith("a batch in the last third of the epoch costs 18 times as much as one in the first: ")
+    assert first.startswith(
+        "a batch in the last third of the epoch costs 18 times as much as one in the first: "
+    )
     assert list(further(WAITING.diagnosis)) == []
     assert list(further(rising.diagnosis)) == []  # shuffled
 
 
 def test_settings_that_save_more_than_the_tolerance_are_suggested() -> None:
-    rather_even = replace(UNEVEN, waits=tuple(factor**0.25 for factor in UNEVEN.waits)).diagnosis
+    rather_even = replace(
+        UNEVEN, waits=tuple(factor**0.25 for factor in UNEVEN.waits)
+    ).diagnosis
     assert rather_even.bottlenecks == (Bottleneck.LATENCY,)
-    assert next(further(rather_even)).startswith("in_order=False or prefetch_factor=8 would save ")
-    assert UNEVEN.diagnosis.suggestions["in_order=False"] == pytest.approx(0.41, abs=0.08)
+    assert next(further(rather_even)).startswith(
+        "in_order=False or prefetch_factor=8 would save "
+    )
+    assert UNEVEN.diagnosis.suggestions["in_order=False"] == pytest.approx(
+        0.41, abs=0.08
+    )
     assert COMPUTING.diagnosis.suggestions == {}
 
 
@@ -286,21 +341,41 @@ def test_what_was_measured_in_vain_and_what_torch_lacks_is_not_suggested() -> No
 
     def found(*tried: str, **changes: Any) -> tuple[set[str], bool]:
         values: dict[str, Any] = {"prefetch_factor": 8, "in_order": False}
-        trials = [replace(best, settings=replace(best.settings, **{name: values[name]}), records=()) for name in tried]
-        now = diagnose(replace(result, trials=(*result.trials, *trials), **changes), best)
+        trials = [
+            replace(
+                best,
+                settings=replace(best.settings, **{name: values[name]}),
+                records=(),
+            )
+            for name in tried
+        ]
+        now = diagnose(
+            replace(result, trials=(*result.trials, *trials), **changes), best
+        )
         assert now is not None
         return {*now.suggestions}, Bottleneck.ORDER in now.saved
 
     assert found() == ({"in_order=False", "prefetch_factor=8"}, True)
     assert found("prefetch_factor", "in_order") == (set(), False)
-    assert found(host=replace(result.host, torch="2.5.1")) == ({"prefetch_factor=8"}, True)
+    assert found(host=replace(result.host, torch="2.5.1")) == (
+        {"prefetch_factor=8"},
+        True,
+    )
 
 
 def test_the_upper_bound_is_the_gain_of_an_infinitely_fast_loader() -> None:
-    """16 ms of loading by at most two workers, for a training step of 5 ms: 8 ms a batch where 5 ms are possible."""
-    half = Workload(cost=BatchCost(0.0002, 0.0158), loop=replace(START, step_s=0.005), tried=(0, 1, 2))
+    """16 ms of loading by at most two workers, for a training step of 5 ms: 8 ms a
+    batch where 5 ms are possible."""
+    half = Workload(
+        cost=BatchCost(0.0002, 0.0158),
+        loop=replace(START, step_s=0.005),
+        tried=(0, 1, 2),
+    )
     without_step = replace(half, step={"_target_": NO_STEP})
-    assert [list(further(each.diagnosis)) for each in (half, replace(half, tried=(0, 4)), without_step)] == [
+    assert [
+        list(further(each.diagnosis))
+        for each in (half, replace(half, tried=(0, 4)), without_step)
+    ] == [
         ["upper bound: an infinitely fast loader would speed up training 1.6x"],
         ["upper bound: an infinitely fast loader would not speed up training"],
         [],
@@ -314,10 +389,14 @@ def test_more_workers_are_suggested_with_what_they_save() -> None:
         "the best value is the largest one allowed (num_workers=4); num_workers=16 would save 74 % of the epoch "
         "(set a larger max_workers or candidate)",
     )
-    assert replace(waiting, loop=replace(START, step_s=0.009)).diagnosis.more_workers == {}
+    assert (
+        replace(waiting, loop=replace(START, step_s=0.009)).diagnosis.more_workers == {}
+    )
 
 
-def test_fork_is_suggested_for_spawned_workers_and_an_epoch_of_unknown_length_has_no_start_up() -> None:
+def test_fork_is_suggested_for_spawned_workers_and_an_epoch_of_unknown_length_has_no_start_up() -> (
+    None
+):
     spawned = replace(SHORT, settings=loader_settings(multiprocessing_context="spawn"))
     assert "fork starts faster than spawn" in sentence(spawned.diagnosis)
     assert "fork starts" not in sentence(SHORT.diagnosis)
@@ -327,16 +406,29 @@ def test_fork_is_suggested_for_spawned_workers_and_an_epoch_of_unknown_length_ha
     assert found.bottlenecks == (Bottleneck.LATENCY,)
 
 
-def test_if_no_workers_are_best_the_configured_settings_are_those_of_the_workers_that_would_be_started() -> None:
+def test_if_no_workers_are_best_the_configured_settings_are_those_of_the_workers_that_would_be_started() -> (
+    None
+):
     slow_start = replace(SHORT, loop=replace(START, fork_s=1.0))
     found = slow_start.diagnosis
-    assert (found.best.num_workers, Bottleneck.STARTUP in found.bottlenecks) == (0, True)
-    persistent = replace(slow_start, settings=loader_settings(persistent_workers=True)).diagnosis
-    assert (persistent.best.num_workers, Bottleneck.STARTUP in persistent.bottlenecks) == (0, False)
+    assert (found.best.num_workers, Bottleneck.STARTUP in found.bottlenecks) == (
+        0,
+        True,
+    )
+    persistent = replace(
+        slow_start, settings=loader_settings(persistent_workers=True)
+    ).diagnosis
+    assert (
+        persistent.best.num_workers,
+        Bottleneck.STARTUP in persistent.bottlenecks,
+    ) == (0, False)
 
 
-def test_the_first_bottleneck_is_of_the_largest_part_of_the_account_which_old_files_lack() -> None:
-    """Without the waiting no workers are needed: that saves more than their start, which takes most of the epoch."""
+def test_the_first_bottleneck_is_of_the_largest_part_of_the_account_which_old_files_lack() -> (
+    None
+):
+    """Without the waiting no workers are needed: that saves more than their start,
+    which takes most of the epoch."""
     found = SLOW_START.diagnosis
     assert found.bottlenecks == (Bottleneck.STARTUP, Bottleneck.LATENCY)
     assert found.saved[Bottleneck.LATENCY] > found.saved[Bottleneck.STARTUP]

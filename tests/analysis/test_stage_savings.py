@@ -15,33 +15,59 @@ from tests import factories
 from tests.analysis.test_diagnosis import COMPUTING, WAITING
 from tests.factories import recorded_trial, search_result, store_grid
 
-READING = StageTime(name="read", parent=0, calls=8, wait_s=0.09, file="/project/data.py", line=40)
+READING = StageTime(
+    name="read", parent=0, calls=8, wait_s=0.09, file="/project/data.py", line=40
+)
 
 
 def searched(
-    cost: BatchCost, step_s: float, *stages: StageTime, workers: tuple[int, ...] = (0, 1, 2, 4)
+    cost: BatchCost,
+    step_s: float,
+    *stages: StageTime,
+    workers: tuple[int, ...] = (0, 1, 2, 4),
 ) -> SearchRecord:
-    root = StageTime(name="Set.__getitem__", cpu_s=cost.cpu_s, wait_s=cost.wait_s, all_cpu_s=cost.cpu_s)
+    root = StageTime(
+        name="Set.__getitem__",
+        cpu_s=cost.cpu_s,
+        wait_s=cost.wait_s,
+        all_cpu_s=cost.cpu_s,
+    )
     trials = []
     for number in workers:
         trial = recorded_trial(number, cost, LoopCosts(step_s=step_s, fork_s=0.001))
-        batch_s = max(step_s, sum(cost.parts) / number) if number else sum(cost.parts) + step_s
+        batch_s = (
+            max(step_s, sum(cost.parts) / number)
+            if number
+            else sum(cost.parts) + step_s
+        )
         found = factories.measurement(128 * batch_s, epoch_s=100 * batch_s)
         records = [*trial.records]
         if number:
             records += [
-                BatchRecord(number=1, began_s=0.0, ended_s=0.1, cost=cost, stages=(root, *stages)) for _ in range(3)
+                BatchRecord(
+                    number=1,
+                    began_s=0.0,
+                    ended_s=0.1,
+                    cost=cost,
+                    stages=(root, *stages),
+                )
+                for _ in range(3)
             ]
         trials.append(replace(trial, measurement=found, records=tuple(records)))
     return search_result(*trials)
 
 
 def test_the_epoch_without_what_limits_it_is_shorter_and_needs_fewer_workers() -> None:
-    """Batches of 0.1 s, of which 0.09 s wait, beside a step of 25 ms: four workers are needed, without waiting one."""
+    """Batches of 0.1 s, of which 0.09 s wait, beside a step of 25 ms: four workers are
+    needed, without waiting one."""
     found = explanation.of_record(searched(BatchCost(0.01, 0.09), 0.025, READING))
     assert found.num_workers == 4
     reading = found.stages[0]
-    assert (reading.name, reading.file, reading.line) == ("read", "/project/data.py", 40)
+    assert (reading.name, reading.file, reading.line) == (
+        "read",
+        "/project/data.py",
+        40,
+    )
     assert reading.share == pytest.approx(0.9)
     assert reading.workers_without == 1
     assert reading.saved == pytest.approx(0.0, abs=0.15)
@@ -53,24 +79,46 @@ def test_without_a_step_the_epoch_falls_as_the_stage_does() -> None:
     text = str(found)
     assert "data.py:40" in text
     assert "if read took no time the epoch would take" in text
-    assert found.to_dict()["stages"][0]["epoch_without_s_low"] < found.to_dict()["stages"][0]["epoch_without_s"]
+    assert (
+        found.to_dict()["stages"][0]["epoch_without_s_low"]
+        < found.to_dict()["stages"][0]["epoch_without_s"]
+    )
     frame = found.to_frame()
     assert frame["name"].iloc[0] == "read"
     assert list(frame.columns) == [
-        *("name", "file", "line", "share", "cpu_share", "seconds", "calls", "within", "depth", "saved"),
-        *("workers_without", "epoch_without_s", "epoch_without_s_low", "epoch_without_s_high"),
+        *(
+            "name",
+            "file",
+            "line",
+            "share",
+            "cpu_share",
+            "seconds",
+            "calls",
+            "within",
+            "depth",
+            "saved",
+        ),
+        *(
+            "workers_without",
+            "epoch_without_s",
+            "epoch_without_s_low",
+            "epoch_without_s_high",
+        ),
     ]
     assert "<pre>" in found._repr_html_()
 
 
-@pytest.mark.parametrize(("batch_s", "waiting", "computing"), [(0.064, 0.25, 0.375), (0.0524, 0.08, 0.36)])
+@pytest.mark.parametrize(
+    ("batch_s", "waiting", "computing"), [(0.064, 0.25, 0.375), (0.0524, 0.08, 0.36)]
+)
 def test_workers_that_wait_at_the_same_time_no_longer_do_without_the_waiting(
     batch_s: float, waiting: float, computing: float
 ) -> None:
-    """Four workers on two CPUs wait 64 ms and compute 96 ms for a batch: in step it takes (64 + 2 * 96) / 4 ms.
+    """Four workers on two CPUs wait 64 ms and compute 96 ms for a batch: in step it
+    takes (64 + 2 * 96) / 4 ms.
 
-    Without waiting it takes 48 ms, without half of the computing 40 ms. The other pace is that of workers that wait at
-    any time.
+    Without waiting it takes 48 ms, without half of the computing 40 ms. The other pace
+    is that of workers that wait at any time.
     """
     read = StageTime(name="read", parent=0, wait_s=0.064)
     decode = StageTime(name="decode", parent=0, cpu_s=0.048, all_cpu_s=0.048)
@@ -80,15 +128,26 @@ def test_workers_that_wait_at_the_same_time_no_longer_do_without_the_waiting(
     host = replace(record.host, usable_cpus=2, usable_cores=2)
     found = explanation.of_record(replace(record, host=host, trials=(trial,)))
     saved = {stage.name: stage.saved for stage in found.stages}
-    assert (saved["read"], saved["decode"]) == pytest.approx((waiting, computing), abs=0.03)
+    assert (saved["read"], saved["decode"]) == pytest.approx(
+        (waiting, computing), abs=0.03
+    )
 
 
 def test_times_are_per_sample_where_the_dataset_makes_the_batches() -> None:
     record = searched(BatchCost(0.01, 0.09), 0.025, READING)
     own = replace(record.configuration.loader, batch_size=None)
-    trials = tuple(replace(one, settings=own.with_workers(one.num_workers)) for one in record.trials)
-    made = replace(record, trials=trials, configuration=replace(record.configuration, loader=own))
-    assert explanation.of_record(made).sample_s == explanation.of_record(record).sample_s == pytest.approx(0.1 / 64)
+    trials = tuple(
+        replace(one, settings=own.with_workers(one.num_workers))
+        for one in record.trials
+    )
+    made = replace(
+        record, trials=trials, configuration=replace(record.configuration, loader=own)
+    )
+    assert (
+        explanation.of_record(made).sample_s
+        == explanation.of_record(record).sample_s
+        == pytest.approx(0.1 / 64)
+    )
 
 
 def test_a_stage_that_costs_workers_but_no_time_is_said_so() -> None:
@@ -104,14 +163,22 @@ def test_a_stage_that_costs_workers_but_no_time_is_said_so() -> None:
 
 
 def test_the_diagnosis_names_what_to_make_cheaper() -> None:
-    blur = Stage(name="Blur", file="/project/data.py", line=12, share=0.7, cpu_share=1.0, saved=0.4)
+    blur = Stage(
+        name="Blur",
+        file="/project/data.py",
+        line=12,
+        share=0.7,
+        cpu_share=1.0,
+        saved=0.4,
+    )
     read = replace(blur, name="read", file="", cpu_share=0.1, saved=0.2)
     assert advice.dearest([read, blur], computing=True) == blur
     assert advice.dearest([read, blur], computing=False) == read
     assert advice.dearest([read], computing=True) is None
     named = advice.sentence(COMPUTING.diagnosis, [read, blur])
     assert (
-        "a cheaper Blur (70 % of a sample's time at data.py:12; the epoch would take 40 % less without it) or" in named
+        "a cheaper Blur (70 % of a sample's time at data.py:12; the epoch would take 40 % less without it) or"
+        in named
     )
     assert advice.sentence(WAITING.diagnosis, [read, blur]).endswith(
         "; it waits in read (70 % of a sample's time; the epoch would take 20 % less without it)"
@@ -122,7 +189,9 @@ def test_the_diagnosis_names_what_to_make_cheaper() -> None:
 def test_threads_that_compute_much_of_the_batches_are_told_with_their_number() -> None:
     record = searched(BatchCost(0.09, 0.01), 0.0)
     assert advice.on_samples(record) == ()
-    batch = StageTime(name="Set.__getitem__", cpu_s=0.03, all_cpu_s=0.09, pools="torch 4, cv2 8")
+    batch = StageTime(
+        name="Set.__getitem__", cpu_s=0.03, all_cpu_s=0.09, pools="torch 4, cv2 8"
+    )
     timed = factories.batch_record(0, BatchCost(0.09, 0.01), stages=(batch,))
     trial = replace(recorded_trial(2, timed.cost), records=(timed,))
     assert explanation.of_record(replace(record, trials=(trial,))).advice == (
@@ -132,7 +201,10 @@ def test_threads_that_compute_much_of_the_batches_are_told_with_their_number() -
 
 
 def test_a_search_without_timed_calls_says_why() -> None:
-    with pytest.raises(NwsSweepError, match=r"^dataset=photos: no calls were timed; this needs a search by this"):
+    with pytest.raises(
+        NwsSweepError,
+        match=r"^dataset=photos: no calls were timed; this needs a search by this",
+    ):
         explanation.of_record(searched(BatchCost(0.1, 0.0), 0.0, workers=(0,)))
 
 
@@ -145,5 +217,11 @@ def test_the_command_prints_the_stages_of_each_configuration(
     assert out.startswith("dataset=photos\n\n| stage ")
     assert "| read " in out
     assert "data.py:40" in out
-    of_programs = (["explain", "--loader", "2", __file__], ["explain", "-m", "package.train"], ["search"])
-    assert [programs.are_asked_for(one) for one in (["explain", str(folder)], *of_programs)] == [False, *[True] * 3]
+    of_programs = (
+        ["explain", "--loader", "2", __file__],
+        ["explain", "-m", "package.train"],
+        ["search"],
+    )
+    assert [
+        programs.are_asked_for(one) for one in (["explain", str(folder)], *of_programs)
+    ] == [False, *[True] * 3]

@@ -5,7 +5,15 @@ from typing import Any
 import pytest
 
 from nws_sweep.analysis.summary import ConfigurationSummary, best_of
-from nws_sweep.records import ONLINE_STRATEGY, Noise, PythonObjects, SearchRecord, Trial, TrialState, Verdict
+from nws_sweep.records import (
+    ONLINE_STRATEGY,
+    Noise,
+    PythonObjects,
+    SearchRecord,
+    Trial,
+    TrialState,
+    Verdict,
+)
 from nws_sweep.system import processes
 from tests.factories import (
     FACTS,
@@ -28,11 +36,23 @@ def only(*trials: Trial, **changes: Any) -> ConfigurationSummary:
     return found
 
 
-def test_whole_epochs_decide_where_their_length_is_known_else_batches_and_never_a_trial_that_failed() -> None:
-    failed = failed_trial(0), failed_trial(1, state=TrialState.TIMEOUT), trial(2, 1.0, state=TrialState.MISMEASURED)
-    slow_start = trial(4, 8.0, measurement=measurement(8.0, startup_s=7.0, batch_s=measurement(0.5).batch_s))
+def test_whole_epochs_decide_where_their_length_is_known_else_batches_and_never_a_trial_that_failed() -> (
+    None
+):
+    failed = (
+        failed_trial(0),
+        failed_trial(1, state=TrialState.TIMEOUT),
+        trial(2, 1.0, state=TrialState.MISMEASURED),
+    )
+    slow_start = trial(
+        4,
+        8.0,
+        measurement=measurement(8.0, startup_s=7.0, batch_s=measurement(0.5).batch_s),
+    )
     assert best_of(search_result(*failed, trial(0, 4.0), slow_start)) == trial(0, 4.0)
-    assert best_of(search_result(endless_trial(0, 0.5), endless_trial(4, 0.25))) == endless_trial(4, 0.25)
+    assert best_of(
+        search_result(endless_trial(0, 0.5), endless_trial(4, 0.25))
+    ) == endless_trial(4, 0.25)
     assert best_of(search_result(*failed)) is None
 
 
@@ -44,47 +64,75 @@ def test_whole_epochs_decide_where_their_length_is_known_else_batches_and_never_
         (None, [trial(0, 8.0), trial(2, 2.0)], [4.0, None]),
     ],
 )
-def test_gains_are_ratios_to_the_best(reference: int | None, trials: list[Trial], gains: list[float | None]) -> None:
-    found = only(*trials, configuration=configuration(search=search_rules((0, 2, 8), reference=reference)))
+def test_gains_are_ratios_to_the_best(
+    reference: int | None, trials: list[Trial], gains: list[float | None]
+) -> None:
+    found = only(
+        *trials,
+        configuration=configuration(
+            search=search_rules((0, 2, 8), reference=reference)
+        ),
+    )
     both = (found.gain_over_zero, found.gain_over_reference)
     assert [gain and gain.value for gain in both] == gains
     for gain in filter(None, both):  # both intervals are of 0.75 to 1.5
         assert gain.half_width == pytest.approx(math.sqrt(2) * math.log(2) / 2)
 
 
-def test_only_the_columns_that_differ_and_the_dataset_tell_configurations_apart() -> None:
+def test_only_the_columns_that_differ_and_the_dataset_tell_configurations_apart() -> (
+    None
+):
     found = summary_of_grid(
         search_result(trial(0, 1.0), columns={"pin_memory": True}),
-        search_result(trial(0, 1.0), columns={"pin_memory": False, "training_step.ms": 5}),
+        search_result(
+            trial(0, 1.0), columns={"pin_memory": False, "training_step.ms": 5}
+        ),
     )
     assert found.varying == ("dataset", "pin_memory", "training_step.ms")
-    assert found.configurations[1].label == "dataset=photos pin_memory=false training_step.ms=5"
+    assert (
+        found.configurations[1].label
+        == "dataset=photos pin_memory=false training_step.ms=5"
+    )
 
 
-def test_the_verdict_decides_and_other_settings_do_not_mix_with_the_numbers_of_workers() -> None:
+def test_the_verdict_decides_and_other_settings_do_not_mix_with_the_numbers_of_workers() -> (
+    None
+):
     better = trial(2, 9.0, settings=loader_settings(2, prefetch_factor=4))
     found = Verdict(recommended=better.settings, fastest=loader_settings(2))
     summary = only(trial(0, 16.0), trial(2, 8.0), trial(4, 7.0), better, verdict=found)
     assert summary.best == better
     assert summary.changed_settings == "prefetch_factor=4"
-    assert [t.measurement.epoch_s for t in summary.worker_trials if t.measurement] == [16.0, 8.0, 7.0]
+    assert [t.measurement.epoch_s for t in summary.worker_trials if t.measurement] == [
+        16.0,
+        8.0,
+        7.0,
+    ]
     assert summary.gain_over_zero is not None
     assert summary.gain_over_zero.value == 16.0 / 9.0
 
 
 @pytest.mark.parametrize(
-    ("changes", "samples"), [({}, 1100), ({"drop_last": True}, 1024), ({"batch_size": None}, 1536)]
+    ("changes", "samples"),
+    [({}, 1100), ({"drop_last": True}, 1024), ({"batch_size": None}, 1536)],
 )
-def test_the_last_batch_of_an_epoch_counts_with_its_own_samples(changes: dict[str, Any], samples: int) -> None:
+def test_the_last_batch_of_an_epoch_counts_with_its_own_samples(
+    changes: dict[str, Any], samples: int
+) -> None:
     """Of 1100 samples three batches of 512, or two."""
-    settings, count = loader_settings(2, **{"batch_size": 512, **changes}), 2 if "drop_last" in changes else 3
+    settings, count = (
+        loader_settings(2, **{"batch_size": 512, **changes}),
+        2 if "drop_last" in changes else 3,
+    )
     found = measurement(1.1, batch_s=estimate(0.4), samples_per_s=512 / 0.4)
     measured = trial(2, 1.1, settings=settings, measurement=found, batches=count)
     one = only(measured, facts=replace(FACTS, samples=1100))
     assert one.best_rate == pytest.approx(samples / 1.1)
 
 
-STORE = PythonObjects(attribute="samples", type="list of tuple", count=1_281_167, bytes=200_000_000)
+STORE = PythonObjects(
+    attribute="samples", type="list of tuple", count=1_281_167, bytes=200_000_000
+)
 HOLDING = replace(FACTS, handles=("dataset.file (FileIO of data.bin)",))
 DRAWING = replace(FACTS, generators=("transform.R",))
 CLOCK = ("the clock was set back",)
@@ -96,7 +144,12 @@ def noisy(**noise: Any) -> SearchRecord:
 
 def verdict(*tied: int, **changes: Any) -> Verdict:
     two = loader_settings(2)
-    return Verdict(recommended=two, fastest=two, tied=tuple(loader_settings(n) for n in tied), **changes)
+    return Verdict(
+        recommended=two,
+        fastest=two,
+        tied=tuple(loader_settings(n) for n in tied),
+        **changes,
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,23 +188,38 @@ def verdict(*tied: int, **changes: Any) -> Verdict:
 @pytest.mark.usefixtures("forked_workers")
 def test_warnings_of_a_search_begin(result: SearchRecord, warnings: list[str]) -> None:
     found = summary_of_run(result).configurations[0].conclusions.warnings
-    assert [line[: len(start)] for line, start in zip(found, warnings, strict=True)] == warnings
+    assert [
+        line[: len(start)] for line, start in zip(found, warnings, strict=True)
+    ] == warnings
 
 
-def test_workers_that_are_not_forked_copy_no_objects_of_the_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_that_are_not_forked_copy_no_objects_of_the_dataset(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(processes, "start_method", lambda: "forkserver")
-    assert only(trial(2, 1.0), trial(4, 2.0), facts=replace(FACTS, objects=(STORE,))).conclusions.warnings == ()
+    assert (
+        only(
+            trial(2, 1.0), trial(4, 2.0), facts=replace(FACTS, objects=(STORE,))
+        ).conclusions.warnings
+        == ()
+    )
 
 
 def pinned(accelerator: str | None) -> SearchRecord:
     setting = configuration(loader=loader_settings(pin_memory=True))
-    return search_result(trial(0, 1.0), configuration=setting, facts=replace(FACTS, accelerator=accelerator))
+    return search_result(
+        trial(0, 1.0),
+        configuration=setting,
+        facts=replace(FACTS, accelerator=accelerator),
+    )
 
 
 def unpinned(step: str, strategy: str = "adaptive") -> SearchRecord:
     rules = search_rules(strategy=strategy)
     setting = configuration(training_step={"_target_": step}, search=rules)
-    return search_result(trial(0, 1.0), configuration=setting, facts=replace(FACTS, accelerator="cuda"))
+    return search_result(
+        trial(0, 1.0), configuration=setting, facts=replace(FACTS, accelerator="cuda")
+    )
 
 
 @pytest.mark.parametrize(
@@ -167,7 +235,12 @@ def unpinned(step: str, strategy: str = "adaptive") -> SearchRecord:
 def test_warnings_of_all_configurations_are_given_once(
     results: tuple[SearchRecord, ...], warnings: tuple[str, ...]
 ) -> None:
-    found = summary_of_grid(*results, unreadable=("a/result.json: cannot be read (gone)",))
+    found = summary_of_grid(
+        *results, unreadable=("a/result.json: cannot be read (gone)",)
+    )
     expected = (*warnings, "a/result.json: cannot be read (gone)")
-    assert all(line.startswith(start) for line, start in zip(found.warnings, expected, strict=True))
+    assert all(
+        line.startswith(start)
+        for line, start in zip(found.warnings, expected, strict=True)
+    )
     assert [each.conclusions.warnings for each in found.configurations] == [(), ()]

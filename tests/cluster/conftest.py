@@ -18,7 +18,8 @@ lacking = functools.partial(conftest.lacking, script="scripts/setup-cluster")
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Program]:
-    """With its own temporary folder, since each program removes folders of killed ones at its start."""
+    """With its own temporary folder, since each program removes folders of killed ones
+    at its start."""
     with tempfile.TemporaryDirectory(prefix="nws-") as own:
         program = Program(folder=tmp_path, environment={"TMPDIR": own})
         yield program

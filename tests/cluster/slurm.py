@@ -1,7 +1,8 @@
-"""A real Slurm on this machine: its daemons on loopback, with their own files, ports and key.
+"""A real Slurm on this machine: its daemons on loopback, with their own files, ports
+and key.
 
-Two nodes, each a slurmd, as Slurm's developers test it; the second has one CPU. Accounting would need a database:
-a ``sacct`` that reads the queue answers submitit.
+Two nodes, each a slurmd, as Slurm's developers test it; the second has one CPU.
+Accounting would need a database: a ``sacct`` that reads the queue answers submitit.
 """
 
 import contextlib
@@ -22,9 +23,19 @@ import psutil
 
 from nws_sweep.system import processes
 
-PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "sinfo")
+PROGRAMS = (
+    "munged",
+    "slurmctld",
+    "slurmd",
+    "sbatch",
+    "srun",
+    "squeue",
+    "scancel",
+    "sinfo",
+)
 _START_S = 60
-_PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"  # on Debian the daemons are in root's path
+# on Debian the daemons are in root's path
+_PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 _CONFIGURATION = """
 ClusterName=nws-sweep
 SlurmctldHost=localhost(127.0.0.1)
@@ -62,7 +73,9 @@ class Slurm:
     environment: dict[str, str]
 
     def run(self, *command: str) -> str:
-        return subprocess.check_output(command, env={**os.environ, **self.environment}, text=True, timeout=60)
+        return subprocess.check_output(
+            command, env={**os.environ, **self.environment}, text=True, timeout=60
+        )
 
     def queue(self) -> str:
         """The IDs of unfinished jobs."""
@@ -75,19 +88,36 @@ def missing() -> list[str]:
 
 @contextlib.contextmanager
 def running() -> Iterator[Slurm]:
-    with tempfile.TemporaryDirectory(prefix="slurm-") as name, contextlib.ExitStack() as stack:
+    with (
+        tempfile.TemporaryDirectory(prefix="slurm-") as name,
+        contextlib.ExitStack() as stack,
+    ):
         folder = Path(name)
-        cluster = Slurm({"SLURM_CONF": str(_write_files(folder)), "PATH": f"{folder}:{_PATH}"})
+        cluster = Slurm(
+            {"SLURM_CONF": str(_write_files(folder)), "PATH": f"{folder}:{_PATH}"}
+        )
 
         def start(*command: str) -> None:
-            log = stack.enter_context((folder / f"{len(list(folder.iterdir()))}.out").open("w"))
-            how: dict[str, Any] = {"env": {**os.environ, **cluster.environment}, "start_new_session": True}
-            daemons.append(subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, **how))
+            log = stack.enter_context(
+                (folder / f"{len(list(folder.iterdir()))}.out").open("w")
+            )
+            how: dict[str, Any] = {
+                "env": {**os.environ, **cluster.environment},
+                "start_new_session": True,
+            }
+            daemons.append(
+                subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, **how)
+            )
 
         daemons: list[subprocess.Popen[bytes]] = []
         stack.callback(_end, cluster, daemons)
         kinds = ("key-file", "socket", "pid-file", "log-file", "seed-file")
-        start("munged", "--foreground", "--force", *(f"--{kind}={folder}/munge.{kind}" for kind in kinds))
+        start(
+            "munged",
+            "--foreground",
+            "--force",
+            *(f"--{kind}={folder}/munge.{kind}" for kind in kinds),
+        )
         _wait((folder / "munge.socket").exists, folder)
         start("slurmctld", "-D", "-i")
         start("slurmd", "-D", "-N", "big")
@@ -100,7 +130,12 @@ def running() -> Iterator[Slurm]:
 def _write_files(folder: Path) -> Path:
     """Writes the cluster's files; returns the path of its configuration."""
     ports = dict(zip(("controller", "big", "small"), _free_ports(3), strict=True))
-    text = _CONFIGURATION.format(folder=folder, user=getpass.getuser(), cpus=len(os.sched_getaffinity(0)), **ports)
+    text = _CONFIGURATION.format(
+        folder=folder,
+        user=getpass.getuser(),
+        cpus=len(os.sched_getaffinity(0)),
+        **ports,
+    )
     (folder / "slurm.conf").write_text(text)
     (folder / "munge.key-file").write_bytes(secrets.token_bytes(1024))
     (folder / "munge.key-file").chmod(0o600)
@@ -113,13 +148,20 @@ def _write_files(folder: Path) -> Path:
 
 def _free_ports(count: int) -> list[int]:
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        sockets = [
+            stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            for _ in range(count)
+        ]
         return [one.getsockname()[1] for one in sockets]
 
 
 def _idle(cluster: Slurm) -> set[str]:
     with contextlib.suppress(subprocess.CalledProcessError):
-        return set(cluster.run("sinfo", "--noheader", "--Node", "--states=idle", "--format=%N").split())
+        return set(
+            cluster.run(
+                "sinfo", "--noheader", "--Node", "--states=idle", "--format=%N"
+            ).split()
+        )
     return set()
 
 
@@ -127,13 +169,17 @@ def _wait(condition: Callable[[], bool], folder: Path) -> None:
     until = time.monotonic() + _START_S
     while not condition():
         if time.monotonic() > until:
-            logs = [f"{path.name}: {path.read_text(errors='replace')[-500:]}" for path in folder.glob("*.[lo]*")]
+            logs = [
+                f"{path.name}: {path.read_text(errors='replace')[-500:]}"
+                for path in folder.glob("*.[lo]*")
+            ]
             raise TimeoutError("Slurm did not start:\n" + "\n".join(logs))
         time.sleep(0.2)
 
 
 def _end(cluster: Slurm, daemons: list[subprocess.Popen[bytes]]) -> None:
-    """Ends the daemons in order, then kills steps and jobs, which outlive their daemon by design."""
+    """Ends the daemons in order, then kills steps and jobs, which outlive their daemon
+    by design."""
     for daemon in reversed(daemons):
         daemon.terminate()
     _, left = psutil.wait_procs(members(cluster), timeout=10)
@@ -148,6 +194,8 @@ def members(cluster: Slurm) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if process.environ().get("SLURM_CONF") == cluster.environment["SLURM_CONF"] and processes.is_alive(process):
+            if process.environ().get("SLURM_CONF") == cluster.environment[
+                "SLURM_CONF"
+            ] and processes.is_alive(process):
                 found.append(process)
     return found

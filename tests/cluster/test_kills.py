@@ -11,7 +11,15 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.cluster.program import GRID, TIMEOUT_S, TRIALS, Program, finished_trials, results, wait_until
+from tests.cluster.program import (
+    GRID,
+    TIMEOUT_S,
+    TRIALS,
+    Program,
+    finished_trials,
+    results,
+    wait_until,
+)
 from tests.conftest import Command, rounds
 
 KILLS = rounds(6)
@@ -23,9 +31,15 @@ def decisions(folder: Path) -> dict[int, Any]:
     """The parts of the results that are no measurements."""
     return {
         size: {
-            **{key: result[key] for key in ("configuration", "facts", "stop_reason", "error")},
+            **{
+                key: result[key]
+                for key in ("configuration", "facts", "stop_reason", "error")
+            },
             "trials": sorted(
-                ({key: value for key, value in trial.items() if key not in _MEASURED} for trial in result["trials"]),
+                (
+                    {key: value for key, value in trial.items() if key not in _MEASURED}
+                    for trial in result["trials"]
+                ),
                 key=lambda trial: trial["settings"]["num_workers"],
             ),
         }
@@ -45,18 +59,23 @@ def test_kills_at_random_moments_lose_nothing(program: Program) -> None:
         known = finished_trials(out)
         has_ended = killed_after(program, rng.uniform(0, lasts_s))
         after = finished_trials(out)
-        assert {key: after.get(key) for key in known} == known, "a finished trial was lost or measured again"
+        assert {key: after.get(key) for key in known} == known, (
+            "a finished trial was lost or measured again"
+        )
         if has_ended:
             program.check_nothing_left()  # also of the earlier, killed programs
             assert decisions(out) == whole
             shutil.rmtree(out)
     assert program.run(*GRID)[0] == 0
     assert decisions(out) == whole
-    assert not [path for path in out.rglob(".*-*") if path.is_file()], "a partly written file is left"
+    assert not [path for path in out.rglob(".*-*") if path.is_file()], (
+        "a partly written file is left"
+    )
 
 
 def killed_after(program: Program, seconds: float) -> bool:
-    """Starts the grid and kills it after so many seconds; True if it had ended before."""
+    """Starts the grid and kills it after so many seconds; True if it had ended
+    before."""
     process = program.start(*GRID, stdout=subprocess.DEVNULL)
     try:
         assert process.wait(seconds) == 0
@@ -77,16 +96,25 @@ def killed_after(program: Program, seconds: float) -> bool:
         (signal.SIGTERM, "all"),  # as batch systems send it
     ],
 )
-def test_a_signal_leads_to_the_report(program: Program, shared_nws: Command, number: signal.Signals, whom: str) -> None:
-    # One candidate after the other: a search continues for seconds after its first trial. Between two searches there is
-    # no window to finish.
-    longer = ("dataset.length=4000", "measure.trial_limit_s=2", "measure.interleave=1", "measure.windows=9")
+def test_a_signal_leads_to_the_report(
+    program: Program, shared_nws: Command, number: signal.Signals, whom: str
+) -> None:
+    # One candidate after the other: a search continues for seconds after its first
+    # trial. Between two searches there is no window to finish.
+    longer = (
+        "dataset.length=4000",
+        "measure.trial_limit_s=2",
+        "measure.interleave=1",
+        "measure.windows=9",
+    )
     grid, out = (*GRID, *longer), program.folder / "out"
     process = program.start(*grid)
     wait_until(lambda: finished_trials(out))
     if whom == "group":
         os.killpg(process.pid, number)
-    for one in program.processes() if whom == "all" else [process] if whom == "it" else []:
+    for one in (
+        program.processes() if whom == "all" else [process] if whom == "it" else []
+    ):
         with contextlib.suppress(psutil.NoSuchProcess):
             one.send_signal(number)
     status, printed = program.end_of(process)
@@ -105,7 +133,10 @@ def test_a_second_ctrl_c_ends_it_at_once(program: Program) -> None:
     endless = (
         "dataset.length=1000000", "measure.window_s=3600", "measure.trial_limit_s=3600", "measure.kill_after_s=null"
     )  # fmt: skip
-    process = program.start(*(text for text in GRID if not text.startswith(("measure.", "dataset.length"))), *endless)
+    process = program.start(
+        *(text for text in GRID if not text.startswith(("measure.", "dataset.length"))),
+        *endless,
+    )
     wait_until(lambda: results(program.folder / "out"))
     time.sleep(5)  # until the window has started
     os.kill(process.pid, signal.SIGINT)

@@ -24,18 +24,24 @@ TRAIN_AND_VAL = ("data.num_workers.train", "data.num_workers.val")
     ],
 )  # fmt: skip
 def test_keys_are_those_of_training_or_of_all_splits(
-    data: dict[str, Any], keys: str | tuple[str, ...] | None, of_all: str | tuple[str, ...] | None
+    data: dict[str, Any],
+    keys: str | tuple[str, ...] | None,
+    of_all: str | tuple[str, ...] | None,
 ) -> None:
     config = OmegaConf.create({"data": data, "both": {"train": 1, "val": 2}})
     for is_training, expected in ((True, keys), (False, of_all)):
         found = keys_of(config, is_training=is_training)
-        assert found.keys.get("num_workers", found.unclear.get("num_workers")) == expected
+        assert (
+            found.keys.get("num_workers", found.unclear.get("num_workers")) == expected
+        )
 
 
 def test_the_outermost_key_counts_and_no_node_counts_twice() -> None:
     inner = {"num_workers": 1, "batch_size": 9, "sizes": [1, 2]}
     data = {"root": "${root}", "batch_size": 8, "other": "${elsewhere}", "inner": inner}
-    config = OmegaConf.create({"root": "/data", "data": data, "elsewhere": {"pin_memory": True}})
+    config = OmegaConf.create(
+        {"root": "/data", "data": data, "elsewhere": {"pin_memory": True}}
+    )
     keys = {
         "batch_size": "data.batch_size", "num_workers": "data.inner.num_workers", "pin_memory": "elsewhere.pin_memory",
     }  # fmt: skip

@@ -23,7 +23,9 @@ pytestmark = pytest.mark.usefixtures("composing")
 
 
 def configured(*overrides: str) -> Configuration:
-    return schema.configuration(compose("config", overrides=list(overrides)), "photos", overrides)
+    return schema.configuration(
+        compose("config", overrides=list(overrides)), "photos", overrides
+    )
 
 
 def refused(*overrides: str) -> str:
@@ -31,7 +33,9 @@ def refused(*overrides: str) -> str:
     with pytest.raises(Exception) as caught:  # noqa: PT011
         configured(*overrides)
     error = caught.value
-    return str(error if isinstance(error, ConfigurationError) else explain(error, overrides))
+    return str(
+        error if isinstance(error, ConfigurationError) else explain(error, overrides)
+    )
 
 
 def test_defaults_are_the_cpus_of_a_rank(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,12 +44,17 @@ def test_defaults_are_the_cpus_of_a_rank(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (found.ranks, found.columns["ranks"]) == (4, 4)
     assert found.search.candidates == tuple(range(24 + 1))  # 2 x 48 CPUs / 4 ranks
     assert found.search.reference == 12
-    assert configured("ranks=96").search.candidates[-1] == 1024  # the adaptive search has no limit of its own
-    assert configured("ranks=4", "max_workers=5").search.candidates == tuple(range(5 + 1))
+    # the adaptive search has no limit of its own
+    assert configured("ranks=96").search.candidates[-1] == 1024
+    assert configured("ranks=4", "max_workers=5").search.candidates == tuple(
+        range(5 + 1)
+    )
 
 
 def test_values_reach_the_configuration() -> None:
-    assert configured("batch_size=null").loader.batch_size is None, "the dataset makes the batches"
+    assert configured("batch_size=null").loader.batch_size is None, (
+        "the dataset makes the batches"
+    )
     assert configured("patience=7").search.patience == 7
     assert configured("num_workers=[8,0,2]").search.candidates == (0, 2, 8)
     assert configured("max_workers=3", "reference=4").search.reference is None
@@ -55,8 +64,19 @@ def test_values_reach_the_configuration() -> None:
 
 
 def test_other_overrides_become_columns_and_presets_do_not() -> None:
-    unnamed = ("reuse=fresh", "paths.output_dir=x", "paths.lock_file=null", "paths.cache_dir=y")
-    found = configured("measure=quick", "axis/batch_size=wide", "dataset.count=10", "batch_size=32", *unnamed)
+    unnamed = (
+        "reuse=fresh",
+        "paths.output_dir=x",
+        "paths.lock_file=null",
+        "paths.cache_dir=y",
+    )
+    found = configured(
+        "measure=quick",
+        "axis/batch_size=wide",
+        "dataset.count=10",
+        "batch_size=32",
+        *unnamed,
+    )
     assert dict(found.columns) == {
         "dataset": "photos", "batch_size": 32, "pin_memory": False, "prefetch_factor": None, "patience": 3,
         "measure": "quick", "dataset.count": 10,
@@ -104,14 +124,18 @@ _OUT_OF_RANGE = {
         ("a b=3", "a b=3: not an override; expected key=value"),
     ],
 )  # fmt: skip
-def test_bad_input_is_one_line_with_the_value_and_its_range(override: str, line: str) -> None:
+def test_bad_input_is_one_line_with_the_value_and_its_range(
+    override: str, line: str
+) -> None:
     assert refused(override) == line
 
 
 def test_the_rules_have_the_ranges_of_the_configuration() -> None:
     rules = get_type_hints(MeasureRules, include_extras=True)
     keys = get_type_hints(schema.MeasureSchema, include_extras=True)
-    assert [name for name in rules if rules[name] != keys[name]] == ["cache_files"], "OmegaConf has lists, not tuples"
+    assert [name for name in rules if rules[name] != keys[name]] == ["cache_files"], (
+        "OmegaConf has lists, not tuples"
+    )
     assert rules.keys() == keys.keys()
 
 
@@ -119,14 +143,27 @@ def test_the_rules_and_tune_have_the_defaults_of_the_configuration() -> None:
     composed = configured()
     assert composed.measure == MeasureRules()
     rules = SearchRules(strategy="adaptive", candidates=composed.search.candidates)
-    assert (rules.patience, rules.tolerance) == (composed.search.patience, composed.search.tolerance)
-    of_search, of_tune = (inspect.signature(function).parameters for function in (nws_sweep.search, nws_sweep.tune))
-    assert [name for name in of_tune if name != "loader" and of_tune[name] != of_search[name]] == []
+    assert (rules.patience, rules.tolerance) == (
+        composed.search.patience,
+        composed.search.tolerance,
+    )
+    of_search, of_tune = (
+        inspect.signature(function).parameters
+        for function in (nws_sweep.search, nws_sweep.tune)
+    )
+    assert [
+        name
+        for name in of_tune
+        if name != "loader" and of_tune[name] != of_search[name]
+    ] == []
 
 
 def test_no_value_of_the_schema_is_a_folder_of_conf() -> None:
-    """Hydra rejects batch_size=64 if conf/batch_size/ exists, since the key would be a config group."""
-    assert not {path.name for path in CONF.iterdir() if path.is_dir()} & set(schema.RANGES)
+    """Hydra rejects batch_size=64 if conf/batch_size/ exists, since the key would be a
+    config group."""
+    assert not {path.name for path in CONF.iterdir() if path.is_dir()} & set(
+        schema.RANGES
+    )
 
 
 @pytest.mark.parametrize("group", ["dataset", "measure", "training_step", "experiment"])
@@ -139,7 +176,9 @@ def test_every_option_of_the_groups_composes(group: str) -> None:
 
 def test_a_local_file_is_read_if_it_is_there(tmp_path: Path) -> None:
     (tmp_path / "local").mkdir()
-    (tmp_path / "local" / "default.yaml").write_text("# @package _global_\nbatch_size: 7\n")
+    (tmp_path / "local" / "default.yaml").write_text(
+        "# @package _global_\nbatch_size: 7\n"
+    )
     composed = compose("config", overrides=[f"hydra.searchpath=[file://{tmp_path}]"])
     assert composed.batch_size == 7
 
@@ -147,7 +186,10 @@ def test_a_local_file_is_read_if_it_is_there(tmp_path: Path) -> None:
 def test_a_value_of_persistent_workers_that_was_given_is_not_searched() -> None:
     chosen = "persistent_workers=false"
     composed = compose("config", overrides=["dataset=sleep", chosen])
-    searched = [schema.configuration(composed, "sleep", given).search.settings for given in ([chosen], [])]
+    searched = [
+        schema.configuration(composed, "sleep", given).search.settings
+        for given in ([chosen], [])
+    ]
     assert searched == [("prefetch_factor",), None]
 
 
@@ -157,7 +199,12 @@ def test_a_null_setting_is_taken_from_the_dataloader_of_the_dataset() -> None:
         timeout=7.0, in_order=False,
     )  # fmt: skip
     null = (name for name in asdict(own) if name not in {"num_workers", "drop_last"})
-    overrides = ["dataset=custom", "dataset._target_=x", "drop_last=false", *(f"{name}=null" for name in null)]
+    overrides = [
+        "dataset=custom",
+        "dataset._target_=x",
+        "drop_last=false",
+        *(f"{name}=null" for name in null),
+    ]
     composed = compose("config", overrides=overrides)
     assert schema.has_open_settings(composed)
     found = schema.configuration(composed, "custom", (), own)
@@ -181,13 +228,18 @@ def step(number: str) -> list[str]:
 @pytest.mark.parametrize(
     ("typed", "arguments"),
     [
-        *((f"training_step={number}", step(number)) for number in ("0.05", "0.05,0.1", "2e-3", "-1")),
+        *(
+            (f"training_step={number}", step(number))
+            for number in ("0.05", "0.05,0.1", "2e-3", "-1")
+        ),
         ("settings=pin_memory", ["settings=[pin_memory]"]),
         ("settings=null", ["settings=null"]),
         ("batch_size=4", ["batch_size=4"]),
     ],
 )
-def test_a_number_is_a_training_step_and_one_name_a_list(typed: str, arguments: list[str]) -> None:
+def test_a_number_is_a_training_step_and_one_name_a_list(
+    typed: str, arguments: list[str]
+) -> None:
     assert schema.hydra_arguments(typed) == arguments
 
 
@@ -201,12 +253,23 @@ def test_a_number_is_a_training_step_of_an_embedded_configuration() -> None:
     ("overrides", "name"),
     [
         (["axis/batch_size=wide", "++reuse=fresh", "paths.lock_file=null"], "default"),
-        (["axis/batch_size=wide", "pin_memory=true", "batch_size=64"], "batch_size=64,pin_memory=true"),
-        (["pin_memory=False", "dataset.name=Truest", "seed=None"], "dataset.name=Truest,pin_memory=false,seed=none"),
-        (["+training_step.ms=5", "~seed", "dataset.ids=[1,2]"], "+training_step.ms=5,dataset.ids=[1,2],~seed"),
+        (
+            ["axis/batch_size=wide", "pin_memory=true", "batch_size=64"],
+            "batch_size=64,pin_memory=true",
+        ),
+        (
+            ["pin_memory=False", "dataset.name=Truest", "seed=None"],
+            "dataset.name=Truest,pin_memory=false,seed=none",
+        ),
+        (
+            ["+training_step.ms=5", "~seed", "dataset.ids=[1,2]"],
+            "+training_step.ms=5,dataset.ids=[1,2],~seed",
+        ),
     ],
 )
-def test_a_folder_is_named_after_its_sorted_overrides_without_presets(overrides: list[str], name: str) -> None:
+def test_a_folder_is_named_after_its_sorted_overrides_without_presets(
+    overrides: list[str], name: str
+) -> None:
     assert folder_name(overrides) == name
 
 
@@ -227,7 +290,18 @@ def test_a_long_name_is_cut_and_stays_unique(tmp_path: Path, letter: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "name", ["../../etc/passwd", "/etc/passwd", "..", ".", ".hidden", "a\0b", "a\nb", "~root", "..\\..\\x"]
+    "name",
+    [
+        "../../etc/passwd",
+        "/etc/passwd",
+        "..",
+        ".",
+        ".hidden",
+        "a\0b",
+        "a\nb",
+        "~root",
+        "..\\..\\x",
+    ],
 )
 def test_no_name_leaves_the_folder_or_is_hidden(tmp_path: Path, name: str) -> None:
     for text in (f"dataset={name}", name, f"batch_size={name}/{name}"):

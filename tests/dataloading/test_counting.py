@@ -31,7 +31,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
 class Watching(Plain):
     """Each sample takes a fixed time and is the count at that time."""
 
-    def __init__(self, clock: FakeClock, slots: list[int], sample_s: float = DEAR_S) -> None:
+    def __init__(
+        self, clock: FakeClock, slots: list[int], sample_s: float = DEAR_S
+    ) -> None:
         self.clock, self.slots, self.sample_s = clock, slots, sample_s
 
     def __getitem__(self, index: int) -> Any:
@@ -42,8 +44,15 @@ class Watching(Plain):
 class WatchingStream(IterableDataset[int]):
     """Its ``__iter__`` returns itself."""
 
-    def __init__(self, clock: FakeClock, slots: list[int], sample_s: float, length: int) -> None:
-        self.clock, self.slots, self.sample_s, self.length = clock, slots, sample_s, length
+    def __init__(
+        self, clock: FakeClock, slots: list[int], sample_s: float, length: int
+    ) -> None:
+        self.clock, self.slots, self.sample_s, self.length = (
+            clock,
+            slots,
+            sample_s,
+            length,
+        )
         self.seen: list[int] = []
 
     def __iter__(self) -> Iterator[int]:
@@ -75,18 +84,30 @@ def test_a_counting_dataset_keeps_its_identity_class_name_and_attributes() -> No
     assert not hasattr(Plain, "__getitems__")  # the class is unchanged
     stream = SizedStream(5)
     count_samples(stream, [0], 0)
-    assert (len(stream), list(stream), isinstance(stream, SizedStream)) == (5, [0, 1, 2, 3, 4], True)
+    assert (len(stream), list(stream), isinstance(stream, SizedStream)) == (
+        5,
+        [0, 1, 2, 3, 4],
+        True,
+    )
 
 
 @pytest.mark.parametrize(
     ("times_s", "batches"),
     [
-        ([DEAR_S, DEAR_S], [[0, 1, 2], [3, 4, 5]]),  # one by one, while the batch is loaded
-        ([CHEAP_S, CHEAP_S, CHEAP_S], [[0, 1, 2], [3, 3, 3], [6, 6, 6]]),  # per batch, from the second on
+        (
+            [DEAR_S, DEAR_S],
+            [[0, 1, 2], [3, 4, 5]],
+        ),  # one by one, while the batch is loaded
+        (
+            [CHEAP_S, CHEAP_S, CHEAP_S],
+            [[0, 1, 2], [3, 3, 3], [6, 6, 6]],
+        ),  # per batch, from the second on
         ([CHEAP_S, DEAR_S, DEAR_S], [[0, 1, 2], [3, 3, 3], [6, 7, 8]]),  # slow again
     ],
 )
-def test_only_slow_samples_are_counted_singly(clock: FakeClock, times_s: list[float], batches: list[list[int]]) -> None:
+def test_only_slow_samples_are_counted_singly(
+    clock: FakeClock, times_s: list[float], batches: list[list[int]]
+) -> None:
     slots = [0]
     dataset = Watching(clock, slots)
     count_samples(dataset, slots, 0)
@@ -107,15 +128,25 @@ def test_samples_before_an_exception_are_counted_in_the_slot_of_the_worker() -> 
 
 @pytest.mark.parametrize(
     ("sample_s", "length", "count"),
-    [(CHEAP_S, 0, 0), (CHEAP_S, 63, 63), (CHEAP_S, 64, UNCOUNTED), (CHEAP_S, 200, UNCOUNTED), (DEAR_S, 200, 200)],
+    [
+        (CHEAP_S, 0, 0),
+        (CHEAP_S, 63, 63),
+        (CHEAP_S, 64, UNCOUNTED),
+        (CHEAP_S, 200, UNCOUNTED),
+        (DEAR_S, 200, 200),
+    ],
 )
-def test_streams_of_cheap_samples_become_uncounted(clock: FakeClock, sample_s: float, length: int, count: int) -> None:
+def test_streams_of_cheap_samples_become_uncounted(
+    clock: FakeClock, sample_s: float, length: int, count: int
+) -> None:
     slots = [0]
     dataset = WatchingStream(clock, slots, sample_s, length)
     count_samples(dataset, slots, 0)
     for _ in dataset:
         clock.advance(1.0)  # the time between requests does not count
-    assert dataset.seen == [number if number < 64 or count > 0 else UNCOUNTED for number in range(length)]
+    assert dataset.seen == [
+        number if number < 64 or count > 0 else UNCOUNTED for number in range(length)
+    ]
     assert slots == [count]
     assert list(dataset) == list(range(length))  # the next epoch of a persistent worker
     assert slots == [2 * count if count > 0 else count]
@@ -142,7 +173,9 @@ def test_classes_with_slots_or_getitems_are_counted(dataset: Any) -> None:
 
 
 @pytest.mark.parametrize("dataset", [list(range(9)), torch.arange(9)], ids=type)
-def test_classes_that_cannot_be_subclassed_are_uncounted_and_unchanged(dataset: Any) -> None:
+def test_classes_that_cannot_be_subclassed_are_uncounted_and_unchanged(
+    dataset: Any,
+) -> None:
     kind, slots = type(dataset), [0, 0]
     count_samples(dataset, slots, 1)
     assert slots == [0, UNCOUNTED]
@@ -161,7 +194,9 @@ def test_the_count_is_unknown_if_a_worker_cannot_count() -> None:
     assert log.produced() is None
 
 
-def test_a_worker_whose_part_of_the_stream_ends_before_its_first_batch_is_unfed() -> None:
+def test_a_worker_whose_part_of_the_stream_ends_before_its_first_batch_is_unfed() -> (
+    None
+):
     log = BatchLog(3)
     log.add(0, 0.0, 1.0, BatchCost(0.1, 0.0))
     log.add_end(0)
@@ -209,7 +244,16 @@ def test_some_samples_of_a_worker_are_logged_in_its_first_epoch(tmp_path: Path) 
     for first in range(0, 100, 10):
         fetch(dataset, list(range(first, first + 10)))
     logged = log.read()
-    assert [sample.key for sample in logged] == [0, 9, 10, 19, 30, 39, 70, 79]  # of batches 0, 1, 3, 7
+    assert [sample.key for sample in logged] == [
+        0,
+        9,
+        10,
+        19,
+        30,
+        39,
+        70,
+        79,
+    ]  # of batches 0, 1, 3, 7
     assert {sample.worker for sample in logged} == {1}
     assert logged[1].parts == tuple(parts_of(torch.tensor(9)))
     again = Plain(100)
@@ -219,16 +263,29 @@ def test_some_samples_of_a_worker_are_logged_in_its_first_epoch(tmp_path: Path) 
     stream = Stream(200)
     count_samples(stream, slots, 0, log)
     assert len(list(stream)) == 200
-    assert [sample.key for sample in log.read() if sample.worker == 0] == list(range(64))
+    assert [sample.key for sample in log.read() if sample.worker == 0] == list(
+        range(64)
+    )
 
 
 @pytest.mark.parametrize(
     ("sample", "count"),
-    [({"ids": [7] * 65, "mask": (True, 0.5) * 40}, 2), ([7] * 64, 64), ([*[7] * 64, "text"], 65), ([[7, 8], []], 3)],
+    [
+        ({"ids": [7] * 65, "mask": (True, 0.5) * 40}, 2),
+        ([7] * 64, 64),
+        ([*[7] * 64, "text"], 65),
+        ([[7, 8], []], 3),
+    ],
 )
-def test_a_long_list_of_numbers_is_one_part_of_a_sample(sample: Any, count: int) -> None:
+def test_a_long_list_of_numbers_is_one_part_of_a_sample(
+    sample: Any, count: int
+) -> None:
     assert len(list(parts_of(sample))) == count
-    assert list(parts_of([7] * 65)) == list(parts_of([7] * 65)) != list(parts_of([*[7] * 64, 8]))
+    assert (
+        list(parts_of([7] * 65))
+        == list(parts_of([7] * 65))
+        != list(parts_of([*[7] * 64, 8]))
+    )
 
 
 def test_samples_that_cannot_be_logged_are_skipped(tmp_path: Path) -> None:

@@ -19,7 +19,9 @@ def test_a_device_whose_queue_is_not_known_may_have_waited_all_the_time() -> Non
     assert clock.waited_s() == math.inf
 
 
-def session(batches: int, step_s: float, host_s: float = 0.0, **loader: Any) -> tuple[FakeClock, LoaderSession]:
+def session(
+    batches: int, step_s: float, host_s: float = 0.0, **loader: Any
+) -> tuple[FakeClock, LoaderSession]:
     """Over a simulated loader, with training steps that take these times on the device and of the host."""
     device = Device(FakeClock())
 
@@ -29,7 +31,9 @@ def session(batches: int, step_s: float, host_s: float = 0.0, **loader: Any) -> 
 
     simulated = SimulatedLoader(device.clock, batches, **loader)
     find_device = lambda: DeviceClock(device.event)  # noqa: E731
-    return device.clock, LoaderSession(simulated, step, device.clock.moment, find_device=find_device)
+    return device.clock, LoaderSession(
+        simulated, step, device.clock.moment, find_device=find_device
+    )
 
 
 STEADY = WindowRequest(kind=WindowKind.STEADY, min_batches=10)
@@ -42,20 +46,36 @@ STEADY = WindowRequest(kind=WindowKind.STEADY, min_batches=10)
         (0.5, 0.1, 0.0, 1, 0.5, 0.4),  # as slow as the worker
         (0.2, 0.5, 0.0, 0, 0.5, 0.0),  # the device works while the process loads
         (0.5, 0.2, 0.0, 0, 0.5, 0.3),  # it has finished before
-        (0.25, 1.0, 1.0, 0, 1.25, 0.25),  # the host waits for the device within the step
+        (
+            0.25,
+            1.0,
+            1.0,
+            0,
+            1.25,
+            0.25,
+        ),  # the host waits for the device within the step
     ],
 )
 def test_a_window_has_the_pace_of_the_slower_of_loading_and_queued_steps(
-    load_s: float, step_s: float, host_s: float, num_workers: int, batch_s: float, wait_s: float
+    load_s: float,
+    step_s: float,
+    host_s: float,
+    num_workers: int,
+    batch_s: float,
+    wait_s: float,
 ) -> None:
-    clock, measured = session(100, step_s, host_s, make_s=load_s, num_workers=num_workers)
+    clock, measured = session(
+        100, step_s, host_s, make_s=load_s, num_workers=num_workers
+    )
     measured.window(WindowRequest(kind=WindowKind.WARM_UP, min_batches=4))
     began_s = clock.now
     window = measured.window(STEADY)
     assert window.elapsed_s == pytest.approx(clock.now - began_s)
     assert window.elapsed_s == pytest.approx(window.wait_s[0] + 9 * batch_s + step_s)
     assert window.wait_s[1:] == pytest.approx([wait_s] * 9)
-    assert sum(window.step_s) == pytest.approx(10 * step_s)  # a queued step may count as a part of the next one
+    assert sum(window.step_s) == pytest.approx(
+        10 * step_s
+    )  # a queued step may count as a part of the next one
     if not num_workers:
         costs = [record.cost for record in made_without_workers(window, 4)]
         assert [cost.wait_s for cost in costs] == pytest.approx([load_s] * 10)

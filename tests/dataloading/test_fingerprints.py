@@ -64,13 +64,20 @@ class Annotated:
     """Has more values than are hashed, before its transform by name."""
 
     def __init__(self, size: int) -> None:
-        self.annotations = {number: {"boxes": [[float(number)] * 4] * 90} for number in range(1000)}
+        self.annotations = {
+            number: {"boxes": [[float(number)] * 4] * 90} for number in range(1000)
+        }
         self.index = [self.annotations] * 8
-        self.records = [{number: [[box] * 90 for box in range(90)]} for number in range(90)]
+        self.records = [
+            {number: [[box] * 90 for box in range(90)]} for number in range(90)
+        ]
         self.transform = v2.Compose([v2.RandomApply([v2.Resize((size, size))])])
 
 
-WRAPPED: list[Any] = [lambda dataset: dataset, lambda dataset: Subset(ConcatDataset([Subset(dataset, range(1))]), [0])]
+WRAPPED: list[Any] = [
+    lambda dataset: dataset,
+    lambda dataset: Subset(ConcatDataset([Subset(dataset, range(1))]), [0]),
+]
 ONE, OTHER = Files(["a"]), Files(["b"])
 SAME: list[Any] = [
     lambda: Files(["a", "b"]),
@@ -90,12 +97,28 @@ DIFFERENT = [
     (adding(1), adding(2)),
     (with_code(lambda self, index: time.sleep(1)), with_code(Files.__getitem__)),
     (with_code(adding(1)), with_code(adding(2))),
-    (with_code(lambda self, index, size=1: size), with_code(lambda self, index, size=2: size)),
+    (
+        with_code(lambda self, index, size=1: size),
+        with_code(lambda self, index, size=2: size),
+    ),
     (lambda *, size=1: size, lambda *, size=2: size),
     (lambda x: x in {1, 2}, lambda x: x in {1, 3}),
-    (type("A", (), {"transform": v2.Resize(1)})(), type("A", (), {"transform": v2.Resize(2)})()),
-    (*(type("A", (), {"table": functools.cached_property(one)})() for one in (id, repr)),),
-    (*(type("A", (), {"table": functools.cached_property(adding(offset))})() for offset in (1, 2)),),
+    (
+        type("A", (), {"transform": v2.Resize(1)})(),
+        type("A", (), {"transform": v2.Resize(2)})(),
+    ),
+    (
+        *(
+            type("A", (), {"table": functools.cached_property(one)})()
+            for one in (id, repr)
+        ),
+    ),
+    (
+        *(
+            type("A", (), {"table": functools.cached_property(adding(offset))})()
+            for offset in (1, 2)
+        ),
+    ),
     ([ONE, OTHER, ONE], [ONE, OTHER, OTHER]),
     (b"a" * 5000, b"a" * 5001),
     (Image.new("RGB", (9, 9), "red"), Image.new("RGB", (9, 9), "blue")),
@@ -132,8 +155,12 @@ class Scaled:
         return [scaled(x) for x in range(index)][-1]
 
 
-@pytest.mark.parametrize("thing", [scaled, Scaled(), lambda: scaled(1), functools.partial(scaled, 1)])
-def test_globals_used_by_a_function_count(monkeypatch: pytest.MonkeyPatch, thing: Any) -> None:
+@pytest.mark.parametrize(
+    "thing", [scaled, Scaled(), lambda: scaled(1), functools.partial(scaled, 1)]
+)
+def test_globals_used_by_a_function_count(
+    monkeypatch: pytest.MonkeyPatch, thing: Any
+) -> None:
     before = fingerprint(thing)
     assert fingerprint(thing) == before
     monkeypatch.setitem(globals(), "SCALE", [2])
@@ -167,10 +194,17 @@ def test_fingerprints_are_equal_in_another_process(tmp_path: Path) -> None:
         "mine.pairs = [(1, 2), (1, 2)]\n"
         "print(fingerprint(mine))\n"
     )
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}", "PYTHONDONTWRITEBYTECODE": ""}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}",
+        "PYTHONDONTWRITEBYTECODE": "",
+    }
     command = [sys.executable, "-c", "import mine"]
     found = {
-        subprocess.check_output(command, env={**environment, "PYTHONHASHSEED": seed}, timeout=60) for seed in "123"
+        subprocess.check_output(
+            command, env={**environment, "PYTHONHASHSEED": seed}, timeout=60
+        )
+        for seed in "123"
     }
     assert len(found) == 1
 
@@ -188,9 +222,15 @@ PROJECT = {
 }
 
 
-def test_the_source_of_each_module_of_a_project_in_use_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_source_of_each_module_of_a_project_in_use_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def now() -> str:
-        for name in [one for one in sys.modules if f"{one.partition('.')[0]}.py" in {*PROJECT, "package.py"}]:
+        for name in [
+            one
+            for one in sys.modules
+            if f"{one.partition('.')[0]}.py" in {*PROJECT, "package.py"}
+        ]:
             monkeypatch.delitem(sys.modules, name)
         importlib.invalidate_caches()
         return fingerprint(importlib.import_module("data").Data())
@@ -208,5 +248,11 @@ def test_the_source_of_each_module_of_a_project_in_use_counts(tmp_path: Path, mo
             changed.add(path)
         (tmp_path / path).write_text(content)
     # A comment changes no code of the class itself; ``data`` uses no name of ``lazily``.
-    assert changed == {"helpers.py", "package/__init__.py", "package/deep.py", "package/deeper.py", "late.py"}
+    assert changed == {
+        "helpers.py",
+        "package/__init__.py",
+        "package/deep.py",
+        "package/deeper.py",
+        "late.py",
+    }
     assert now() == before

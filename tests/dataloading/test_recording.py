@@ -40,7 +40,9 @@ class PlantedStream(Stream):
 
 
 @pytest.mark.parametrize("dataset", [Planted(), PlantedStream(2 * BATCHES)])
-def test_each_batch_is_recorded_with_its_cost_in_the_order_of_the_epoch(dataset: Any) -> None:
+def test_each_batch_is_recorded_with_its_cost_in_the_order_of_the_epoch(
+    dataset: Any,
+) -> None:
     """A persistent worker waits for the next epoch after the end of a stream, which is no batch."""
     loader = DataLoader(dataset, batch_size=2, num_workers=2, persistent_workers=True)
     log = BatchLog(2)
@@ -57,13 +59,18 @@ def test_each_batch_is_recorded_with_its_cost_in_the_order_of_the_epoch(dataset:
         assert sum(record.cost.wait_s for record in found) >= 0.7 * planted_s
         for record in found:
             assert record.cost.cpu_s >= 0.004
-            assert record.ended_s - record.began_s >= record.cost.cpu_s + record.cost.wait_s - 1e-6
+            assert (
+                record.ended_s - record.began_s
+                >= record.cost.cpu_s + record.cost.wait_s - 1e-6
+            )
         assert log.times.start
         assert log.times.start.cpu_s > 0
         assert log.new() == ()
 
 
-def test_records_end_before_the_first_batch_that_is_not_finished_unless_the_epoch_has_ended() -> None:
+def test_records_end_before_the_first_batch_that_is_not_finished_unless_the_epoch_has_ended() -> (
+    None
+):
     """As of an iterable dataset, or with batches out of order: worker 0 had two batches, worker 1 had four."""
     log = BatchLog(2)
     for worker, began_s in ((1, 1.0), (1, 2.0), (1, 5.0), (1, 6.0), (0, 3.0)):
@@ -80,7 +87,9 @@ def test_rows_that_were_overwritten_leave_a_gap() -> None:
     for number in range(3000):
         log.add(0, float(number), number + 1.0, BatchCost(0.0, 0.0))
     numbers = [record.number for record in log.new()]
-    assert numbers == list(range(3000 - 1023, 3000))  # the oldest may be about to be overwritten
+    assert numbers == list(
+        range(3000 - 1023, 3000)
+    )  # the oldest may be about to be overwritten
     unreadable = (StageTime(name="\udcff"),)  # as in a folder whose name is not UTF-8
     log.add(0, 3000.0, 3001.0, BatchCost(0.0, 0.0), unreadable)
     assert [record.number for record in log.new()] == [3000]
@@ -92,20 +101,32 @@ def test_what_the_first_transfer_of_a_worker_takes_longer_is_start() -> None:
     log.times.starts.add(1, 1.5)
     assert (log.times.start, log.times.copy_s) == (BatchCost(1.0, 0.0), 0.0)
     log.times.add_transfer(0, 20.0)  # imports a module
-    assert (log.times.start, log.times.copy_s) == (BatchCost(1.0, 0.0), 20.0)  # no other transfer is known
+    assert (log.times.start, log.times.copy_s) == (
+        BatchCost(1.0, 0.0),
+        20.0,
+    )  # no other transfer is known
     for worker, cpu_s in ((0, 3.0), (1, 6.0), (1, 1.0)):
         log.times.add_transfer(worker, cpu_s)
     log.add(0, 0.0, 1.0, BatchCost(0.25, 0.5))
     (record,) = log.new()
-    assert (record.cost.copy_s, log.times.start) == (2.0, BatchCost(1.0 + 13.0 - 2.0, 0.0))
+    assert (record.cost.copy_s, log.times.start) == (
+        2.0,
+        BatchCost(1.0 + 13.0 - 2.0, 0.0),
+    )
 
 
 @pytest.mark.parametrize(
     ("spent", "cost"),
     [
-        (Clocks(wall_s=10.0, cpu_s=4.0, all_cpu_s=4.0, delay_s=1.0), BatchCost(4.0, 5.0)),
+        (
+            Clocks(wall_s=10.0, cpu_s=4.0, all_cpu_s=4.0, delay_s=1.0),
+            BatchCost(4.0, 5.0),
+        ),
         (Clocks(wall_s=10.0, cpu_s=1.0, all_cpu_s=7.0), BatchCost(7.0, 3.0)),
-        (Clocks(wall_s=10.0, cpu_s=1.0, all_cpu_s=31.0, delay_s=2.0), BatchCost(31.0, 0.0, threads=31 / 8)),
+        (
+            Clocks(wall_s=10.0, cpu_s=1.0, all_cpu_s=31.0, delay_s=2.0),
+            BatchCost(31.0, 0.0, threads=31 / 8),
+        ),
         (Clocks(wall_s=0.0, cpu_s=0.0, all_cpu_s=-1e-9), BatchCost(0.0, 0.0)),
     ],
 )
@@ -122,7 +143,9 @@ def _compute(seconds: float) -> None:
         pass
 
 
-def test_cpu_time_of_other_threads_is_of_the_transfer_only_in_threads_that_transfer_batches() -> None:
+def test_cpu_time_of_other_threads_is_of_the_transfer_only_in_threads_that_transfer_batches() -> (
+    None
+):
     log = BatchLog(1)
     timer = BatchTimer(log)
     has_batch, is_last = threading.Event(), threading.Event()
@@ -162,23 +185,36 @@ def test_batches_of_a_sequential_sampler_come_in_runs_from_the_whole_epoch(
     given = list(itertools.islice(loader.batch_sampler or (), count))
     assert [before[number] for number in found.order[:count]] == given
     starts = found.order[:count:run_length]
-    assert found.order[:count] == [start + place for start in starts for place in range(run_length)]
-    gaps = [later - earlier for earlier, later in itertools.pairwise([0, *sorted(starts), 400])]
-    assert max(gaps) <= 2 * 400 / len(starts)  # no part of the epoch is missing, however few batches are taken
+    assert found.order[:count] == [
+        start + place for start in starts for place in range(run_length)
+    ]
+    gaps = [
+        later - earlier
+        for earlier, later in itertools.pairwise([0, *sorted(starts), 400])
+    ]
+    assert max(gaps) <= 2 * 400 / len(
+        starts
+    )  # no part of the epoch is missing, however few batches are taken
     assert sorted(loader.batch_sampler or ()) == before
     found.is_whole = True
     assert list(loader.batch_sampler or ()) == before
 
-    in_order = DataLoader(Planted(), sampler=SequentialSampler(Planted()), batch_size=None)
+    in_order = DataLoader(
+        Planted(), sampler=SequentialSampler(Planted()), batch_size=None
+    )
     for kept in (DataLoader(Planted(), shuffle=True), in_order):
         assert loaders.in_runs(kept, queued_batches=2) is None
 
 
 @pytest.mark.parametrize(("dataset", "listed"), [(Stream(), 0), (Planted(), 11)])
-def test_batches_of_an_iterable_dataset_or_of_too_many_samples_are_not_listed(dataset: Any, listed: int) -> None:
+def test_batches_of_an_iterable_dataset_or_of_too_many_samples_are_not_listed(
+    dataset: Any, listed: int
+) -> None:
     loader: DataLoader[Any] = DataLoader(dataset)
     numbers = itertools.count()
-    vars(loader)["batch_sampler"] = (range(number, number + 400_000) for number in numbers)
+    vars(loader)["batch_sampler"] = (
+        range(number, number + 400_000) for number in numbers
+    )
     assert loaders.in_runs(loader, queued_batches=2) is None
     assert next(numbers) == listed
 
@@ -207,24 +243,38 @@ def test_epochs_begin_at_a_place_and_have_all_batches(batch_size: int | None) ->
     plain: Any = loaders.index_sampler(loader)
     whole = list(plain)
     order = loaders.begin_at(loader, 0.3)
-    assert loaders.index_sampler(loader).sampler is getattr(plain, "sampler", None)  # that some classes read
+    assert loaders.index_sampler(loader).sampler is getattr(
+        plain, "sampler", None
+    )  # that some classes read
     first = int(0.3 * len(whole))
     for _ in range(2):
-        assert list(loaders.index_sampler(loader)) == [*whole[first:], *whole[:first]] == [whole[n] for n in order]
+        assert (
+            list(loaders.index_sampler(loader))
+            == [*whole[first:], *whole[:first]]
+            == [whole[n] for n in order]
+        )
     assert len(loader) == len(whole)
     stream = DataLoader(Stream())
     assert list(loaders.begin_at(stream, 0.3)) == []
 
 
-def test_clocks_are_read_again_if_the_thread_loses_its_cpu_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clocks_are_read_again_if_the_thread_loses_its_cpu_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It is stopped for 0.3 s while it reads them."""
     delays_s, times_s = iter([0.0, 0.3, 0.3]), iter([10.0, 10.3])
-    monkeypatch.setattr(clocks, "time", SimpleNamespace(**vars(time) | {"perf_counter": lambda: next(times_s)}))
+    monkeypatch.setattr(
+        clocks,
+        "time",
+        SimpleNamespace(**vars(time) | {"perf_counter": lambda: next(times_s)}),
+    )
     found = clocks.read_clocks(lambda: next(delays_s))
     assert (found.wall_s, found.delay_s) == (10.3, 0.3)
 
 
-def test_a_worker_init_fn_is_called_where_no_clock_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_init_fn_is_called_where_no_clock_can_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(recording, "run_delay_clock", lambda: 1 // 0)
     called: list[int] = []
     BatchTimer(BatchLog(1)).initialise(called.append, 0)

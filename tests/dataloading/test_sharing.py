@@ -29,7 +29,14 @@ from PIL import Image
 from torch.utils.data import DataLoader, TensorDataset
 
 from nws_sweep.dataloading import sharing
-from nws_sweep.dataloading.sharing import _kind_of, described, handles, open_files, positions, reason_against_workers
+from nws_sweep.dataloading.sharing import (
+    _kind_of,
+    described,
+    handles,
+    open_files,
+    positions,
+    reason_against_workers,
+)
 from nws_sweep.system import processes
 from tests.user_datasets import With
 
@@ -60,40 +67,68 @@ def open_socket() -> Iterator[None]:
 
 
 def opened_since(before: dict[int, str], dataset: object) -> tuple[str, ...]:
-    return described(dataset, [path for number, path in open_files().items() if number not in before])
+    return described(
+        dataset, [path for number, path in open_files().items() if number not in before]
+    )
 
 
-def test_files_and_databases_are_named_by_the_attribute_that_holds_them_and_files_have_positions(path: Path) -> None:
+def test_files_and_databases_are_named_by_the_attribute_that_holds_them_and_files_have_positions(
+    path: Path,
+) -> None:
     before, connection = open_files(), sqlite3.connect(":memory:")
-    with path.open("rb") as binary, path.open() as text, contextlib.closing(connection), socket.socket() as client:
-        dataset = holder(parts=[holder(file=binary)], index=text, table=connection, store=client)
+    with (
+        path.open("rb") as binary,
+        path.open() as text,
+        contextlib.closing(connection),
+        socket.socket() as client,
+    ):
+        dataset = holder(
+            parts=[holder(file=binary)], index=text, table=connection, store=client
+        )
         assert opened_since(before, dataset) == (
             f"dataset.index (TextIOWrapper of {path})",
             "dataset.table (sqlite3.Connection)",
             "dataset.store (socket.socket)",
             f"dataset.parts[0].file (BufferedReader of {path})",
         )
-        assert opened_since(before, holder()) == (f"the open file {path}",)  # outside the dataset
+        assert opened_since(before, holder()) == (
+            f"the open file {path}",
+        )  # outside the dataset
         path.unlink()  # files that are deleted count, too
         numbers = dict.fromkeys(open_files().keys() - before.keys(), str(path))
         before_reading = positions(numbers)
         binary.read()
-        assert positions(numbers).items() - before_reading.items() == {(binary.fileno(), 10_000)}
+        assert positions(numbers).items() - before_reading.items() == {
+            (binary.fileno(), 10_000)
+        }
     assert positions(numbers) == {}
 
 
-def test_files_that_are_opened_again_have_their_positions_and_move_alone(path: Path) -> None:
-    with path.open("rb", buffering=0) as file, os.fdopen(os.dup(file.fileno()), "rb", 0) as shared:
+def test_files_that_are_opened_again_have_their_positions_and_move_alone(
+    path: Path,
+) -> None:
+    with (
+        path.open("rb", buffering=0) as file,
+        os.fdopen(os.dup(file.fileno()), "rb", 0) as shared,
+    ):
         file.seek(100)
         path.unlink()
         sharing.reopen_files()
-        assert (file.tell(), shared.tell(), os.get_inheritable(file.fileno())) == (100, 100, False)
+        assert (file.tell(), shared.tell(), os.get_inheritable(file.fileno())) == (
+            100,
+            100,
+            False,
+        )
         file.read(50)
         assert (file.tell(), shared.tell()) == (150, 100)
 
 
-def test_a_handle_is_known_by_its_class_whatever_module_the_class_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = type("Environment", (), {"__module__": "builtins", "nbytes": 1})  # as that of lmdb 3, and an array of h5py
+def test_a_handle_is_known_by_its_class_whatever_module_the_class_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kind = type(
+        "Environment", (), {"__module__": "builtins", "nbytes": 1}
+    )  # as that of lmdb 3, and an array of h5py
     module = types.ModuleType("lmdb")
     vars(module)["Environment"] = kind
     monkeypatch.setitem(sys.modules, "lmdb", module)
@@ -142,8 +177,14 @@ def in_use() -> dict[str, tuple[Any, str]]:
     return {
         "slot": (holder(part=Slotted(waiting)), "dataset.part.source (queue.Queue)"),
         "closure": (in_a_closure(waiting), "dataset.source (queue.Queue)"),
-        "class": (type("Of", (With,), {"source": numbers()})(100), "dataset.source (generator)"),
-        "element of many": (holder(parts=[SimpleNamespace(it=zip())] * 5000), "dataset.parts[0].it (an iterator, zip)"),
+        "class": (
+            type("Of", (With,), {"source": numbers()})(100),
+            "dataset.source (generator)",
+        ),
+        "element of many": (
+            holder(parts=[SimpleNamespace(it=zip())] * 5000),
+            "dataset.parts[0].it (an iterator, zip)",
+        ),
         "loader": (
             holder(inner=iter(DataLoader(TensorDataset(torch.zeros(4))))),
             "dataset.inner (an iterator of a DataLoader)",
@@ -157,8 +198,14 @@ def in_use() -> dict[str, tuple[Any, str]]:
             "dataset.pool (concurrent.futures.thread.ThreadPoolExecutor)",
         ),
         "opaque": (holder(parser=ParserCreate()), "dataset.parser (pyexpat.xmlparser)"),
-        "asynchronous": (holder(source=arriving()), "dataset.source (an iterator, async_generator)"),
-        "array of a store": (holder(array=Stored(waiting)), "dataset.array.store (queue.Queue)"),
+        "asynchronous": (
+            holder(source=arriving()),
+            "dataset.source (an iterator, async_generator)",
+        ),
+        "array of a store": (
+            holder(array=Stored(waiting)),
+            "dataset.array.store (queue.Queue)",
+        ),
     }
 
 
@@ -167,7 +214,9 @@ def in_use() -> dict[str, tuple[Any, str]]:
 def test_what_is_in_use_is_found_wherever_pickling_would_go(name: str) -> None:
     dataset, expected = in_use()[name]
     assert named(dataset) == [expected]
-    refusal = f"it is unknown whether forked workers can use {expected}: pickling refuses it"
+    refusal = (
+        f"it is unknown whether forked workers can use {expected}: pickling refuses it"
+    )
     shared = f"forked workers would share {expected}: open or make it in __getitem__ at first use"
     place = expected.partition(" ")[0]
     assert reason_of(dataset, [place]) == (refusal if name == "opaque" else shared)
@@ -192,7 +241,9 @@ def test_what_processes_can_share_or_copy_is_no_handle(path: Path) -> None:
         assert reason_of(dataset) == ""
 
 
-def test_what_pickling_refuses_is_no_handle_where_nothing_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_pickling_refuses_is_no_handle_where_nothing_is_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     opaque = holder(parser=ParserCreate())
     descriptors: dict[int, str] = {}
     monkeypatch.setattr(sharing, "open_files", lambda: descriptors)
@@ -203,12 +254,16 @@ def test_what_pickling_refuses_is_no_handle_where_nothing_is_open(monkeypatch: p
     assert named(opaque) == ["dataset.parser (pyexpat.xmlparser)"]
 
 
-def test_files_without_bytes_are_no_open_files_as_those_of_locks(tmp_path: Path) -> None:
+def test_files_without_bytes_are_no_open_files_as_those_of_locks(
+    tmp_path: Path,
+) -> None:
     with (tmp_path / "lock").open("w+") as lock:
         assert lock.fileno() not in open_files()
 
 
-def test_workers_that_a_program_has_already_lack_threads_and_have_copies_of_queues() -> None:
+def test_workers_that_a_program_has_already_lack_threads_and_have_copies_of_queues() -> (
+    None
+):
     ending = threading.Event()
     thread = threading.Thread(target=ending.wait)
     thread.start()
@@ -216,19 +271,28 @@ def test_workers_that_a_program_has_already_lack_threads_and_have_copies_of_queu
     filled.put(1)
     refreshed = holder(thread=thread, decoders=queue.Queue())
     consumed = holder(stored=filled)
-    assert "dataset.thread (threading.Thread), dataset.decoders (queue.Queue)" in reason_of(refreshed)
+    assert (
+        "dataset.thread (threading.Thread), dataset.decoders (queue.Queue)"
+        in reason_of(refreshed)
+    )
     assert reason_against_workers(DataLoader(refreshed, num_workers=1)) == ""
-    assert "dataset.stored (queue.Queue)" in reason_against_workers(DataLoader(consumed, num_workers=1))
+    assert "dataset.stored (queue.Queue)" in reason_against_workers(
+        DataLoader(consumed, num_workers=1)
+    )
     ending.set()
 
 
-def test_classes_of_libraries_that_were_tried_with_workers_are_no_handles(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_classes_of_libraries_that_were_tried_with_workers_are_no_handles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     parent = type("NativeFile", (), {})
     mapped = type("MemoryMappedFile", (parent,), {})
     module = SimpleNamespace(NativeFile=parent, MemoryMappedFile=mapped)
     monkeypatch.setitem(sys.modules, "pyarrow", module)
     _kind_of.cache_clear()
-    assert named(holder(file=mapped(), opened=parent())) == ["dataset.opened (pyarrow.NativeFile)"]
+    assert named(holder(file=mapped(), opened=parent())) == [
+        "dataset.opened (pyarrow.NativeFile)"
+    ]
 
 
 def test_the_iterator_of_the_training_loop_over_a_dataset_is_no_part_of_it() -> None:
@@ -241,15 +305,23 @@ def test_the_remedy_is_that_of_the_moment_at_which_a_handle_was_made() -> None:
     dataset = holder(source=numbers())
     shared = "forked workers would share dataset.source (generator): "
     remedy = "open or make it in __getitem__ at first use"
-    assert reason_of(dataset) == reason_of(dataset, ["dataset.source"]) == shared + remedy
+    assert (
+        reason_of(dataset) == reason_of(dataset, ["dataset.source"]) == shared + remedy
+    )
     later = "it was opened or made with the first samples; with num_workers=1 from the start, the worker does so"
     assert reason_of(dataset, []) == shared + later
     spawning = DataLoader(dataset, num_workers=1, multiprocessing_context="spawn")
-    assert reason_against_workers(spawning) == ""  # the dataset is pickled, or refused there
+    assert (
+        reason_against_workers(spawning) == ""
+    )  # the dataset is pickled, or refused there
 
 
 def test_a_collate_fn_is_examined_and_many_handles_are_counted() -> None:
-    assert named(holder(), in_a_closure(queue.Queue()).__getitem__) == ["collate_fn.source (queue.Queue)"]
+    assert named(holder(), in_a_closure(queue.Queue()).__getitem__) == [
+        "collate_fn.source (queue.Queue)"
+    ]
     reason = reason_of(holder(parts=[numbers() for _ in range(10)]))
-    assert reason.startswith("forked workers would share dataset.parts[0] (generator), ")
+    assert reason.startswith(
+        "forked workers would share dataset.parts[0] (generator), "
+    )
     assert "dataset.parts[2] (generator) and 7 more: " in reason

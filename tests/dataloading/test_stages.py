@@ -11,7 +11,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset, default_collate
+from torch.utils.data import (
+    Dataset,
+    IterableDataset,
+    Subset,
+    TensorDataset,
+    default_collate,
+)
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional
 
@@ -37,7 +43,12 @@ class Hands:
 
     def forward(self, cpu_s: float, wait_s: float = 0.0, delay_s: float = 0.0) -> None:
         wall_s, own_s, all_s, delayed_s, _ = self.now
-        self.now = Clocks(wall_s + cpu_s + wait_s + delay_s, own_s + cpu_s, all_s + 2 * cpu_s, delayed_s + delay_s)
+        self.now = Clocks(
+            wall_s + cpu_s + wait_s + delay_s,
+            own_s + cpu_s,
+            all_s + 2 * cpu_s,
+            delayed_s + delay_s,
+        )
 
 
 def timed(reading_s: float = 0.0) -> tuple[Hands, StageClock]:
@@ -47,7 +58,12 @@ def timed(reading_s: float = 0.0) -> tuple[Hands, StageClock]:
     return hands, clock
 
 
-def push(clock: StageClock, stage: Stage, key: object, look_up: Callable[[], None] = lambda: None) -> None:
+def push(
+    clock: StageClock,
+    stage: Stage,
+    key: object,
+    look_up: Callable[[], None] = lambda: None,
+) -> None:
     clock.enter()
     look_up()
     clock.push(stage, key)
@@ -75,7 +91,9 @@ def test_calls_have_their_times_with_what_they_call_and_without_delays() -> None
     batch, first, second = clock.times()
     assert [batch.parent, first.parent, second.parent] == [-1, 0, 1]
     assert (batch.cpu_s, batch.wait_s) == pytest.approx((0.65, 0.6))
-    assert (first.calls, first.cpu_s, first.wait_s, first.all_cpu_s) == pytest.approx((2, 0.6, 0.6, 1.2))
+    assert (first.calls, first.cpu_s, first.wait_s, first.all_cpu_s) == pytest.approx(
+        (2, 0.6, 0.6, 1.2)
+    )
     assert (second.calls, second.cpu_s, second.wait_s) == pytest.approx((2, 0.4, 0.6))
 
 
@@ -86,10 +104,17 @@ def test_the_calls_of_one_function_are_kept_apart_by_their_callers() -> None:
         push(clock, stage, stage)
         push(clock, shared, shared)
         hands.forward(seconds)
-        pop(clock, stage)  # with what it has called, as after an exception that no one noticed
+        pop(
+            clock, stage
+        )  # with what it has called, as after an exception that no one noticed
     clock.end()
     _, *others = clock.times()
-    assert [(one.name, one.parent) for one in others] == [("a", 0), ("shared", 1), ("b", 0), ("shared", 3)]
+    assert [(one.name, one.parent) for one in others] == [
+        ("a", 0),
+        ("shared", 1),
+        ("b", 0),
+        ("shared", 3),
+    ]
     assert [one.cpu_s for one in others] == pytest.approx([0.1, 0.1, 0.3, 0.3])
 
 
@@ -119,7 +144,9 @@ def test_what_timing_costs_is_known_beside_the_calls() -> None:
     clock.end()
     batch, found = clock.times()
     assert (found.overhead_s, found.cpu_s) == pytest.approx((10 * 4e-6, 10 * 1.04e-4))
-    assert (batch.overhead_s, batch.cpu_s) == pytest.approx((10 * 11e-6 + 4e-6, 10 * 1.11e-4 + 4e-6))
+    assert (batch.overhead_s, batch.cpu_s) == pytest.approx(
+        (10 * 11e-6 + 4e-6, 10 * 1.11e-4 + 4e-6)
+    )
     assert inner.wall_s == pytest.approx(10 * 1.1e-3)
 
 
@@ -170,10 +197,14 @@ class Samples(Dataset[Any]):
         return sample
 
 
-def stages_of(dataset: Any, samples: int = 4, make: Callable[[], Any] | None = None) -> dict[str, StageTime]:
+def stages_of(
+    dataset: Any, samples: int = 4, make: Callable[[], Any] | None = None
+) -> dict[str, StageTime]:
     timer = StageTimer(dataset, default_collate, partial(read_clocks, lambda: 0.0))
     try:
-        make() if make else default_collate([dataset[index] for index in range(samples)])
+        make() if make else default_collate(
+            [dataset[index] for index in range(samples)]
+        )
     finally:
         found = timer.stop()
     return {one.name: one for one in found}
@@ -181,7 +212,9 @@ def stages_of(dataset: Any, samples: int = 4, make: Callable[[], Any] | None = N
 
 def test_functions_and_objects_of_a_dataset_are_stages_with_their_places() -> None:
     one, other = Busy(4), Busy(2)
-    dataset = Samples(one, other, partial(_scaled, factor=2.0), v2.GaussianBlur(5), _slept)
+    dataset = Samples(
+        one, other, partial(_scaled, factor=2.0), v2.GaussianBlur(5), _slept
+    )
     found = stages_of(dataset)
     here = "tests.dataloading.test_stages"
     root = found[f"{here}.Samples.__getitem__"]
@@ -192,7 +225,10 @@ def test_functions_and_objects_of_a_dataset_are_stages_with_their_places() -> No
     assert found[f"{here}._slept"].wait_s >= 0.004
     assert found[f"{here}._slept"].cpu_s < 0.002
     busy_stage = found[f"{here}.busy"]
-    assert (busy_stage.file, busy_stage.line) == (__file__, busy.__code__.co_firstlineno)
+    assert (busy_stage.file, busy_stage.line) == (
+        __file__,
+        busy.__code__.co_firstlineno,
+    )
 
 
 def _scaled(sample: Any, factor: float) -> Any:
@@ -217,15 +253,25 @@ class Reading(Samples):
 
 def test_functions_that_are_called_as_attributes_of_modules_are_stages() -> None:
     found = stages_of(Reading())
-    assert found["tests.dataloading.test_stages.busy"].cpu_s == pytest.approx(0.004, rel=0.3)
+    assert found["tests.dataloading.test_stages.busy"].cpu_s == pytest.approx(
+        0.004, rel=0.3
+    )
     assert found["torchvision.transforms.v2.functional.gaussian_blur"].calls == 4
-    assert found["tests.dataloading.test_stages.Reading.__getitem__"].kind is StageKind.DATASET
+    assert (
+        found["tests.dataloading.test_stages.Reading.__getitem__"].kind
+        is StageKind.DATASET
+    )
 
 
 def test_a_cheap_object_hides_no_dear_one_with_its_code_or_place() -> None:
-    found = stages_of(Samples(Busy(0), Busy(0.2), abs, partial(_scaled, factor=1.0)), samples=100)
+    found = stages_of(
+        Samples(Busy(0), Busy(0.2), abs, partial(_scaled, factor=1.0)), samples=100
+    )
     here = "tests.dataloading.test_stages"
-    assert (found[f"{here}.Busy #2"].calls, found[f"{here}._scaled"].calls) == (100, 100)
+    assert (found[f"{here}.Busy #2"].calls, found[f"{here}._scaled"].calls) == (
+        100,
+        100,
+    )
 
 
 def _decorated(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -240,8 +286,15 @@ def _call(self: Any, sample: Any) -> Any:
     return sample
 
 
-DECORATORS: tuple[Any, ...] = (torch.no_grad(), _decorated, lambda function: wraps(function)(_decorated(function)))
-DECORATED = [type(f"Kind{number}", (), {"__call__": one(_call)}) for number, one in enumerate(2 * DECORATORS)]
+DECORATORS: tuple[Any, ...] = (
+    torch.no_grad(),
+    _decorated,
+    lambda function: wraps(function)(_decorated(function)),
+)
+DECORATED = [
+    type(f"Kind{number}", (), {"__call__": one(_call)})
+    for number, one in enumerate(2 * DECORATORS)
+]
 
 
 class Decorated(Samples):
@@ -259,17 +312,32 @@ def _closing(factor: float = 1.0) -> Callable[[Any], Any]:
 
 
 def test_functions_with_one_code_are_stages_under_their_own_names() -> None:
-    found = stages_of(Decorated(*(kind() for kind in DECORATED), _closing(), _closing()))
+    found = stages_of(
+        Decorated(*(kind() for kind in DECORATED), _closing(), _closing())
+    )
     here = "tests.dataloading.test_stages"
-    assert [name for name, one in found.items() if one.parent == -1] == [f"{here}.Decorated.__getitem__"]
+    assert [name for name, one in found.items() if one.parent == -1] == [
+        f"{here}.Decorated.__getitem__"
+    ]
     assert [found[f"{here}.{kind.__name__}"].calls for kind in DECORATED] == [4] * 6
-    assert next(one.calls for name, one in found.items() if name.endswith("closed")) == 8
+    assert (
+        next(one.calls for name, one in found.items() if name.endswith("closed")) == 8
+    )
 
 
 def test_everything_has_its_own_code_again() -> None:
-    functions = (busy, _slept, _scaled, Busy.__call__, Samples.__getitem__, v2.GaussianBlur.forward)
+    functions = (
+        busy,
+        _slept,
+        _scaled,
+        Busy.__call__,
+        Samples.__getitem__,
+        v2.GaussianBlur.forward,
+    )
     before = [function.__code__ for function in functions]
-    stages_of(Samples(Busy(1), partial(_scaled, factor=1.0), v2.GaussianBlur(3)), samples=1)
+    stages_of(
+        Samples(Busy(1), partial(_scaled, factor=1.0), v2.GaussianBlur(3)), samples=1
+    )
     assert [function.__code__ for function in functions] == before
     assert sys.getprofile() is None
 
@@ -280,10 +348,16 @@ def test_an_exception_of_a_transform_is_the_same_but_for_one_frame_a_function() 
         dataset[0]
     with pytest.raises(ValueError, match="bad sample") as found:
         stages_of(dataset, 1)
-    names = [frame.name for frame in traceback.extract_tb(plain.value.__traceback__)][1:]
-    with_stages = [frame.name for frame in traceback.extract_tb(found.value.__traceback__)]
+    names = [frame.name for frame in traceback.extract_tb(plain.value.__traceback__)][
+        1:
+    ]
+    with_stages = [
+        frame.name for frame in traceback.extract_tb(found.value.__traceback__)
+    ]
     assert [name for name in with_stages if name in names] == names
-    assert with_stages.count("_timed") == (0 if sys.version_info >= (3, 12) else len(names))
+    assert with_stages.count("_timed") == (
+        0 if sys.version_info >= (3, 12) else len(names)
+    )
 
 
 def test_calls_in_other_threads_are_not_timed() -> None:
@@ -299,7 +373,9 @@ def test_calls_in_other_threads_are_not_timed() -> None:
     assert found["tests.dataloading.test_stages.Busy"].calls == 1
 
 
-def test_libraries_are_asked_for_their_threads_where_other_threads_compute(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libraries_are_asked_for_their_threads_where_other_threads_compute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "cv2", SimpleNamespace(getNumThreads=lambda: 7))
 
     def waits() -> None:
@@ -307,7 +383,9 @@ def test_libraries_are_asked_for_their_threads_where_other_threads_compute(monke
         thread.start()
         thread.join()
 
-    with_threads, without = (stages_of(Samples(), make=make) for make in (waits, lambda: busy(20)))
+    with_threads, without = (
+        stages_of(Samples(), make=make) for make in (waits, lambda: busy(20))
+    )
     place = "tests.dataloading.test_stages.Samples.__getitem__"
     assert "cv2 7" in with_threads[place].pools
     assert not without[place].pools
@@ -326,7 +404,9 @@ def test_generators_and_closures_work_as_before() -> None:
     found = stages_of(stream, make=lambda: batches.extend(stream))
     assert torch.stack(batches).unique().tolist() == [3.0]
     assert any(name.endswith("closed") for name in found)
-    assert [one.name for one in found.values() if one.parent == -1] == ["tests.dataloading.test_stages.Stream.__iter__"]
+    assert [one.name for one in found.values() if one.parent == -1] == [
+        "tests.dataloading.test_stages.Stream.__iter__"
+    ]
 
 
 def test_a_dataset_without_python_code_is_one_stage() -> None:
@@ -336,22 +416,31 @@ def test_a_dataset_without_python_code_is_one_stage() -> None:
         def __len__(self) -> int:
             return 1
 
-    assert StageFunctions(Inside()).root.name.startswith("inside tests.dataloading.test_stages.")
+    assert StageFunctions(Inside()).root.name.startswith(
+        "inside tests.dataloading.test_stages."
+    )
 
 
 @pytest.mark.filterwarnings(
-    "ignore:.*torch.jit.script.*:FutureWarning", "ignore:.*torch.jit.script.*:DeprecationWarning"
+    "ignore:.*torch.jit.script.*:FutureWarning",
+    "ignore:.*torch.jit.script.*:DeprecationWarning",
 )
 def test_scripted_modules_and_classes_are_left_alone() -> None:
     functions = StageFunctions(Samples(torch.jit.script(torch.nn.ReLU()), Busy))
-    names = {function.__qualname__ for function in functions.always_stages if isinstance(function, FunctionType)}
+    names = {
+        function.__qualname__
+        for function in functions.always_stages
+        if isinstance(function, FunctionType)
+    }
     assert "ScriptModule.forward" not in names
     assert "Samples.__getitem__" in names
 
 
 def test_datasets_inside_others_are_stages() -> None:
     outer = Subset(Samples(Busy(2)), range(4))
-    assert list(stages_of(outer, make=lambda: None)) == ["torch.utils.data.Subset.__getitems__"]
+    assert list(stages_of(outer, make=lambda: None)) == [
+        "torch.utils.data.Subset.__getitems__"
+    ]
     found = stages_of(outer, make=lambda: outer.__getitems__([0, 1]))
     assert "tests.dataloading.test_stages.Samples.__getitem__" in found
 
@@ -363,7 +452,10 @@ def test_datasets_inside_others_are_stages() -> None:
         (TensorDataset, "torch.utils.data.TensorDataset"),
         (default_collate, "torch.utils.data.default_collate"),
         (recording.BatchLog, "nws_sweep.dataloading.recording.BatchLog"),
-        (SimpleNamespace(__module__="__main__", __qualname__="main.<locals>.load"), "load"),
+        (
+            SimpleNamespace(__module__="__main__", __qualname__="main.<locals>.load"),
+            "load",
+        ),
     ],
 )
 def test_names_are_those_that_a_package_exports(value: Any, name: str) -> None:
@@ -372,7 +464,14 @@ def test_names_are_those_that_a_package_exports(value: Any, name: str) -> None:
 
 def test_of_too_many_stages_the_first_are_kept() -> None:
     slots = StageSlots(1)
-    slots.write(0, 0, tuple(StageTime(name=f"stage {number}", parent=number - 1) for number in range(2000)))
+    slots.write(
+        0,
+        0,
+        tuple(
+            StageTime(name=f"stage {number}", parent=number - 1)
+            for number in range(2000)
+        ),
+    )
     found = slots.read(0, 0)
     assert 50 < len(found) < 2000
     assert [one.parent for one in found] == list(range(-1, len(found) - 1))

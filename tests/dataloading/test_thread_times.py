@@ -21,7 +21,8 @@ class Program:
         }
         monkeypatch.setattr(module, "time", SimpleNamespace(**clocks))
         changed = SimpleNamespace(
-            get_num_threads=lambda: self.threads, set_num_threads=lambda n: setattr(self, "threads", n)
+            get_num_threads=lambda: self.threads,
+            set_num_threads=lambda n: setattr(self, "threads", n),
         )
         monkeypatch.setattr(module, "torch", changed)
 
@@ -31,7 +32,9 @@ class Program:
         self.others_s += 0.01 * (self.threads - 1) / self.threads
 
 
-def test_fewer_threads_are_recommended_where_they_load_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fewer_threads_are_recommended_where_they_load_faster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     program = Program(monkeypatch, 4)
     times_s = thread_times(program.load, 1000, (1, 2), 0.5)
     assert times_s == pytest.approx({4: 0.02, 1: 0.01, 2: 0.02})

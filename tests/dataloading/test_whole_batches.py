@@ -18,7 +18,10 @@ class Rows(Dataset[Any]):
     """A table with cells that are not numbers."""
 
     def __init__(self) -> None:
-        self.cells, self.labels = np.arange(8000, dtype=np.float32).reshape(2000, 4), np.arange(2000)
+        self.cells, self.labels = (
+            np.arange(8000, dtype=np.float32).reshape(2000, 4),
+            np.arange(2000),
+        )
         self.cells[::3] = np.nan
 
     def __len__(self) -> int:
@@ -35,7 +38,9 @@ class Listed(Rows):
 
 class InOrder(Rows):
     def __getitem__(self, indices: Any) -> Any:
-        return super().__getitem__(sorted(indices) if isinstance(indices, list) else indices)
+        return super().__getitem__(
+            sorted(indices) if isinstance(indices, list) else indices
+        )
 
 
 class Random(Rows):
@@ -55,7 +60,12 @@ def loader(dataset: Dataset[Any], method: str = "fork") -> DataLoader[Any]:
 
 
 @pytest.mark.parametrize(
-    "dataset", [TensorDataset(torch.rand(2000, 4), torch.arange(2000)), Rows(), Subset(Rows(), range(500))]
+    "dataset",
+    [
+        TensorDataset(torch.rand(2000, 4), torch.arange(2000)),
+        Rows(),
+        Subset(Rows(), range(500)),
+    ],
 )
 def test_whole_batches_that_are_equal_are_timed(dataset: Dataset[Any]) -> None:
     state = torch.random.get_rng_state()
@@ -65,7 +75,9 @@ def test_whole_batches_that_are_equal_are_timed(dataset: Dataset[Any]) -> None:
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
-@pytest.mark.parametrize("dataset", [Listed(), InOrder(), Random(), Exits(), Subset(Rows(), range(10))])
+@pytest.mark.parametrize(
+    "dataset", [Listed(), InOrder(), Random(), Exits(), Subset(Rows(), range(10))]
+)
 def test_other_batches_and_failures_are_no_whole_batches(dataset: Dataset[Any]) -> None:
     assert try_whole_batches(loader(dataset), 64) is None
     assert not multiprocessing.active_children()

@@ -25,7 +25,9 @@ def request(**changes: Any) -> WindowRequest:
 
 def test_the_first_batch_of_an_epoch_is_the_startup() -> None:
     clock = FakeClock()
-    measured = session(clock, SimulatedLoader(clock, 10, make_s=1.0, num_workers=1, start_s=5.0))
+    measured = session(
+        clock, SimulatedLoader(clock, 10, make_s=1.0, num_workers=1, start_s=5.0)
+    )
     assert [measured.window(request()).startup_s for _ in range(2)] == [6.0, None]
 
     class SlowIterable:
@@ -48,7 +50,12 @@ def test_a_window_stops_after_whole_multiples_at_both_minima_or_at_the_maximum(
     changes: dict[str, Any], batches: int
 ) -> None:
     clock = FakeClock()
-    assert session(clock, SimulatedLoader(clock, 100, make_s=1.0)).window(request(**changes)).batches == batches
+    assert (
+        session(clock, SimulatedLoader(clock, 100, make_s=1.0))
+        .window(request(**changes))
+        .batches
+        == batches
+    )
 
 
 def test_the_end_of_an_epoch_ends_the_window_and_is_timed_separately() -> None:
@@ -59,7 +66,12 @@ def test_the_end_of_an_epoch_ends_the_window_and_is_timed_separately() -> None:
     assert (window.batches, window.end_s, window.elapsed_s) == (3, 0.5, 3.5)
     assert measured.window(request(min_batches=3)).startup_s == 1.0
     over = measured.window(request())
-    assert (over.batches, over.startup_s, over.ended_epoch, loader.epochs_begun) == (0, None, True, 2)
+    assert (over.batches, over.startup_s, over.ended_epoch, loader.epochs_begun) == (
+        0,
+        None,
+        True,
+        2,
+    )
 
 
 def test_a_window_of_a_whole_epoch_starts_a_new_epoch() -> None:
@@ -75,9 +87,17 @@ def test_a_window_of_a_whole_epoch_starts_a_new_epoch() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "made", "stop_s"),
-    [({}, 4, 0.5), ({}, 3, None), ({}, None, None), ({"batches_per_epoch": 3}, 3, 0.5), ({"drain": True}, 4, None)],
+    [
+        ({}, 4, 0.5),
+        ({}, 3, None),
+        ({}, None, None),
+        ({"batches_per_epoch": 3}, 3, 0.5),
+        ({"drain": True}, 4, None),
+    ],
 )
-def test_workers_end_as_at_the_end_of_an_epoch_if_all_are_idle(changes: Any, made: Any, stop_s: float | None) -> None:
+def test_workers_end_as_at_the_end_of_an_epoch_if_all_are_idle(
+    changes: Any, made: Any, stop_s: float | None
+) -> None:
     """One batch has been taken, and three fit into the queue."""
     clock, counts = FakeClock(), [0]
 
@@ -89,7 +109,12 @@ def test_workers_end_as_at_the_end_of_an_epoch_if_all_are_idle(changes: Any, mad
                 clock.advance(0.5)
 
     measured = LoaderSession(
-        Loader(), lambda batch: None, clock.moment, queued_batches=3, produced=lambda: counts[-1], **changes
+        Loader(),
+        lambda batch: None,
+        clock.moment,
+        queued_batches=3,
+        produced=lambda: counts[-1],
+        **changes,
     )
     assert measured.window(request(fresh=True)).stop_s is None  # no epoch was left
     counts.append(made)
@@ -99,13 +124,20 @@ def test_workers_end_as_at_the_end_of_an_epoch_if_all_are_idle(changes: Any, mad
 def test_progress_is_reported_every_5_s_in_which_batches_arrive() -> None:
     clock, reported_s = FakeClock(), list[float]()
     loader = SimulatedLoader(clock, 9, make_s=2.0)
-    measured = LoaderSession(loader, lambda batch: None, clock.moment, on_progress=lambda: reported_s.append(clock.now))
+    measured = LoaderSession(
+        loader,
+        lambda batch: None,
+        clock.moment,
+        on_progress=lambda: reported_s.append(clock.now),
+    )
     measured.window(EPOCH)
     assert reported_s == [6.0, 12.0, 18.0]
 
 
 def test_samples_are_counted_and_the_first_batch_is_sized() -> None:
-    window = session(FakeClock(), [np.zeros((4, 2)), np.zeros((4, 2)), np.zeros((3, 2))]).window(EPOCH)
+    window = session(
+        FakeClock(), [np.zeros((4, 2)), np.zeros((4, 2)), np.zeros((3, 2))]
+    ).window(EPOCH)
     assert (window.samples, window.batch_bytes, window.batch_tensors) == (11, 64, 1)
 
 
@@ -120,7 +152,9 @@ class Pair(NamedTuple):
     second: torch.Tensor
 
 
-SPARSE = torch.sparse_coo_tensor(torch.tensor([[0, 2]]), torch.ones(2), (5,), check_invariants=True)
+SPARSE = torch.sparse_coo_tensor(
+    torch.tensor([[0, 2]]), torch.ones(2), (5,), check_invariants=True
+)
 
 
 @pytest.mark.parametrize(
@@ -130,13 +164,18 @@ SPARSE = torch.sparse_coo_tensor(torch.tensor([[0, 2]]), torch.ones(2), (5,), ch
         ([np.zeros((8, 3)), np.zeros(8)], 8),
         ({"image": np.zeros((7, 3)), "label": np.zeros(7)}, 7),
         (np.float32(1.0), 64),
-        ([Attributes(image=np.zeros((7, 3)))], 7),  # pytest reads attributes of a parameter
+        (
+            [Attributes(image=np.zeros((7, 3)))],
+            7,
+        ),  # pytest reads attributes of a parameter
         (SimpleNamespace(shape=lambda: (8,)), 64),
         ([], 64),
         (None, 64),
     ],
 )
-def test_the_length_of_a_batch_is_that_of_its_first_tensor(batch: Any, length: int) -> None:
+def test_the_length_of_a_batch_is_that_of_its_first_tensor(
+    batch: Any, length: int
+) -> None:
     assert batch_length(batch, default=64) == length
 
 
@@ -144,13 +183,32 @@ def test_the_length_of_a_batch_is_that_of_its_first_tensor(batch: Any, length: i
     ("batch", "sizes"),
     [
         (np.zeros((8, 3), dtype=np.float32), (96, 1)),
-        ({"image": torch.zeros(4, 2), "target": {"box": torch.zeros(4, 4), "label": torch.zeros(4)}}, (112, 3)),
+        (
+            {
+                "image": torch.zeros(4, 2),
+                "target": {"box": torch.zeros(4, 4), "label": torch.zeros(4)},
+            },
+            (112, 3),
+        ),
         ([torch.zeros(2), ["a.jpg", "b.jpg"], 7, None, b"bytes"], (8, 1)),
         (default_collate([(torch.zeros(3), 1), (torch.zeros(3), 2)]), (40, 2)),
         (Pair(torch.zeros(1), torch.zeros(2)), (12, 2)),
         ([Attributes(image=torch.zeros(4))], (16, 1)),
         ([SPARSE, torch.zeros(2)], (8, 1)),  # sparse tensors have no size
-        *((nothing, (None, None)) for nothing in (None, 7, "text", b"bytes", [], {}, ["a", ["b"]], SPARSE, {1: "x"})),
+        *(
+            (nothing, (None, None))
+            for nothing in (
+                None,
+                7,
+                "text",
+                b"bytes",
+                [],
+                {},
+                ["a", ["b"]],
+                SPARSE,
+                {1: "x"},
+            )
+        ),
         (SimpleNamespace(nbytes=lambda: 5), (None, None)),
         (torch.zeros(3).untyped_storage(), (None, None)),
     ],

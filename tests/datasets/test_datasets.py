@@ -17,7 +17,13 @@ from tests.real_files import write_mnist
 
 
 def test_photos_are_jpeg_files_of_the_given_size_with_labels(tmp_path: Path) -> None:
-    photos = Photos(str(tmp_path), count=12, width=100, height=75, transform=lambda image: image.size)
+    photos = Photos(
+        str(tmp_path),
+        count=12,
+        width=100,
+        height=75,
+        transform=lambda image: image.size,
+    )
     files = sorted(photos.folder.glob("*.jpg"))
     assert len(files) == len(photos) == len({path.read_bytes() for path in files}) == 12
     with Image.open(files[11]) as image:
@@ -29,20 +35,30 @@ def test_photos_are_jpeg_files_of_the_given_size_with_labels(tmp_path: Path) -> 
     assert (image.mode, np.asarray(image).std() > 10) == ("RGB", True)
 
 
-def test_photos_are_made_once_and_are_the_same_in_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_photos_are_made_once_and_are_the_same_in_every_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     first = Photos("~/a", count=3, width=50, height=40).folder
     assert first.parent == tmp_path / "a"
     times = {path.name: path.stat().st_mtime_ns for path in first.iterdir()}
     Photos("~/a", count=3, width=50, height=40)
     assert {path.name: path.stat().st_mtime_ns for path in first.iterdir()} == times
-    assert first not in {Photos("~/a", count=3, width=50, height=h, quality=q).folder for h, q in ((41, 90), (40, 50))}
+    assert first not in {
+        Photos("~/a", count=3, width=50, height=h, quality=q).folder
+        for h, q in ((41, 90), (40, 50))
+    }
     second = Photos(str(tmp_path / "b"), count=3, width=50, height=40).folder
-    assert [p.read_bytes() for p in sorted(first.iterdir())] == [p.read_bytes() for p in sorted(second.iterdir())]
+    assert [p.read_bytes() for p in sorted(first.iterdir())] == [
+        p.read_bytes() for p in sorted(second.iterdir())
+    ]
 
 
 def test_an_interrupted_folder_of_photos_is_not_used(tmp_path: Path) -> None:
-    with patch.object(Image.Image, "save", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+    with (
+        patch.object(Image.Image, "save", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
         Photos(str(tmp_path), count=2, width=50, height=40)
     assert list(tmp_path.glob(".photos-2-*"))
     photos = Photos(str(tmp_path), count=2, width=50, height=40)
@@ -61,14 +77,18 @@ def test_an_interrupted_folder_of_photos_is_not_used(tmp_path: Path) -> None:
         (lambda: tensor(length=0), "length=0"),
     ],
 )  # fmt: skip
-def test_values_out_of_range_are_one_line(make: Any, message: str, monkeypatch: Any, tmp_path: Path) -> None:
+def test_values_out_of_range_are_one_line(
+    make: Any, message: str, monkeypatch: Any, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DatasetError, match=rf"^dataset\.{message}.*\Z"):
         make()
     assert not list(tmp_path.iterdir())
 
 
-def test_sleep_times_are_log_normal_and_equal_for_all_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sleep_times_are_log_normal_and_equal_for_all_candidates(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
     sleepy: Any = Sleep(length=3, seconds_per_sample=0.5)
@@ -86,12 +106,20 @@ def test_tensors_have_the_shape_and_type_that_a_network_expects(tmp_path: Path) 
     write_mnist(tmp_path, images=12)
     mnist = MNIST(str(tmp_path))
     image, label = pixels(mnist)[5]
-    assert (image.shape, image.dtype, int(label)) == (torch.Size([784]), torch.float32, mnist[5][1])
+    assert (image.shape, image.dtype, int(label)) == (
+        torch.Size([784]),
+        torch.float32,
+        mnist[5][1],
+    )
     images, _ = pixels(mnist).tensors
     assert images.std() == pytest.approx(1.0)
     assert images.mean() == pytest.approx(0.0, abs=1e-5)
     sample, label = tensor(length=5, shape=[3, 2], classes=4)[4]
-    assert (sample.shape, sample.dtype, 0 <= label < 4) == (torch.Size([3, 2]), torch.float32, True)
+    assert (sample.shape, sample.dtype, 0 <= label < 4) == (
+        torch.Size([3, 2]),
+        torch.float32,
+        True,
+    )
 
 
 def test_batches_on_the_device() -> None:

@@ -23,7 +23,9 @@ from nws_sweep.errors import ConfigurationError, DatasetError
 class Unreliable(AsyncFileSystem):  # type: ignore[misc]
     """Three objects of ten bytes, whose first reads fail or are slow."""
 
-    faults: ClassVar[list[Exception | float]] = []  # of the next reads: raised, or seconds
+    faults: ClassVar[
+        list[Exception | float]
+    ] = []  # of the next reads: raised, or seconds
     reads = 0
 
     async def _glob(self, path: str, **_: Any) -> list[str]:
@@ -48,7 +50,10 @@ class Unreliable(AsyncFileSystem):  # type: ignore[misc]
     ],
 )
 def test_failed_reads_are_retried_and_then_raise(
-    monkeypatch: pytest.MonkeyPatch, faults: list[Exception | float], reads: int, raised: type[Exception] | None
+    monkeypatch: pytest.MonkeyPatch,
+    faults: list[Exception | float],
+    reads: int,
+    raised: type[Exception] | None,
 ) -> None:
     fsspec.register_implementation("unreliable", Unreliable, clobber=True)
     monkeypatch.setattr(Unreliable, "faults", faults)
@@ -63,15 +68,25 @@ def test_failed_reads_are_retried_and_then_raise(
     assert Unreliable.reads == reads
 
 
-def test_the_object_server_has_its_latency_and_bandwidth_and_ends_with_the_context() -> None:
+def test_the_object_server_has_its_latency_and_bandwidth_and_ends_with_the_context() -> (
+    None
+):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    kind: dict[str, Any] = {"objects": 8, "object_bytes": 20_000, "latency_s": 0.02, "spread": 0.5, "bytes_per_s": 1e6}
+    kind: dict[str, Any] = {
+        "objects": 8,
+        "object_bytes": 20_000,
+        "latency_s": 0.02,
+        "spread": 0.5,
+        "bytes_per_s": 1e6,
+    }
     with object_server.running(port, **kind) as url:
         dataset = Remote(url, "*.bin", transform=first_bytes)
         began = time.monotonic()
         by_process = torch.cat(list(DataLoader(dataset, batch_size=4)))
-        assert time.monotonic() - began > 8 * (0.008 + 0.02)  # the least time of these names, and 20 kB at 1 MB/s
+        assert time.monotonic() - began > 8 * (
+            0.008 + 0.02
+        )  # the least time of these names, and 20 kB at 1 MB/s
         by_workers = torch.cat(list(DataLoader(dataset, batch_size=4, num_workers=2)))
         line = rf"did not start on port {port} .*services.store.port.*\Z"
         with pytest.raises(ConfigurationError, match=line), object_server.running(port):
@@ -108,7 +123,11 @@ def test_names_are_kept_in_an_array_or_in_a_list(memory: Any) -> None:
         memory.store[f"/train/{number:06d}.jpg"] = memory.store["/train/0.bin"]
     assert python_objects(Remote("memory://train", "*.jpg")) == ()
     (store,) = python_objects(Remote("memory://train", "*.jpg", names="list"))
-    assert (store.attribute, store.type, store.count) == ("_names", "list of str", 20_000)
+    assert (store.attribute, store.type, store.count) == (
+        "_names",
+        "list of str",
+        20_000,
+    )
 
 
 @pytest.mark.parametrize(
@@ -116,9 +135,18 @@ def test_names_are_kept_in_an_array_or_in_a_list(memory: Any) -> None:
     [
         ({"url": "memory://nowhere"}, "dataset.url=memory://nowhere: "),
         ({"url": "nonsense://x"}, "dataset.url=nonsense://x: cannot be read ("),
-        ({"url": "memory://train", "names": "tuple"}, "dataset.names=tuple: must be array or list"),
-        ({"url": "memory://train", "retries": -1}, "dataset.retries=-1: must be an integer of at least 0"),
-        ({"url": "memory://train", "timeout_s": 0}, "dataset.timeout_s=0: must be a number above 0"),
+        (
+            {"url": "memory://train", "names": "tuple"},
+            "dataset.names=tuple: must be array or list",
+        ),
+        (
+            {"url": "memory://train", "retries": -1},
+            "dataset.retries=-1: must be an integer of at least 0",
+        ),
+        (
+            {"url": "memory://train", "timeout_s": 0},
+            "dataset.timeout_s=0: must be a number above 0",
+        ),
     ],
 )
 def test_errors_are_one_line(memory: Any, arguments: dict[str, Any], line: str) -> None:

@@ -24,25 +24,45 @@ def composer(composing: ConfigLoader) -> Callable[..., Composer]:
     """Composers of multiruns."""
 
     def composer_of(*overrides: str) -> Composer:
-        return Composer(composing.load_configuration("config", list(overrides), RunMode.MULTIRUN), composing)
+        return Composer(
+            composing.load_configuration("config", list(overrides), RunMode.MULTIRUN),
+            composing,
+        )
 
     return composer_of
 
 
-def test_axes_are_expanded_as_by_hydra_and_the_command_line_precedes_presets(composer: Callable[..., Composer]) -> None:
-    overrides = ["batch_size=range(32,129,32)", "dataset=sleep", "measure=glob(*,exclude=e*)"]
+def test_axes_are_expanded_as_by_hydra_and_the_command_line_precedes_presets(
+    composer: Callable[..., Composer],
+) -> None:
+    overrides = [
+        "batch_size=range(32,129,32)",
+        "dataset=sleep",
+        "measure=glob(*,exclude=e*)",
+    ]
     one = composer(*overrides, "axis/batch_size=wide", "axis/pin_memory=both")
     axes = grid.axes_of(one.multirun, one.loader)
-    assert {key: axes[key] for key in ("batch_size", "pin_memory", "dataset", "measure")} == {
-        "batch_size": ["batch_size=32", "batch_size=64", "batch_size=96", "batch_size=128"],
+    assert {
+        key: axes[key] for key in ("batch_size", "pin_memory", "dataset", "measure")
+    } == {
+        "batch_size": [
+            "batch_size=32",
+            "batch_size=64",
+            "batch_size=96",
+            "batch_size=128",
+        ],
         "pin_memory": ["pin_memory=True", "pin_memory=False"],
         "dataset": ["dataset=sleep"],
         "measure": ["measure=default", "measure=quick", "measure=rigorous"],
     }
 
 
-def test_the_plan_counts_configurations_and_candidates(composer: Callable[..., Composer]) -> None:
-    plan, shown = grid.check(composer("axis/batch_size=wide", "pin_memory=true,false", "max_workers=5"))
+def test_the_plan_counts_configurations_and_candidates(
+    composer: Callable[..., Composer],
+) -> None:
+    plan, shown = grid.check(
+        composer("axis/batch_size=wide", "pin_memory=true,false", "max_workers=5")
+    )
     assert plan.configurations == 8
     assert plan.candidates == (0, 1, 2, 3, 4, 5)
     assert plan.varying == ("dataset", "batch_size", "pin_memory")
@@ -61,7 +81,10 @@ def test_the_plan_counts_configurations_and_candidates(composer: Callable[..., C
     ],
 )
 def test_the_plan_has_an_upper_limit_of_the_time(
-    composer: Callable[..., Composer], overrides: list[str], tried: int, at_most_s: float | None
+    composer: Callable[..., Composer],
+    overrides: list[str],
+    tried: int,
+    at_most_s: float | None,
 ) -> None:
     plan, _ = grid.check(composer(*overrides))
     assert (plan.tried, plan.at_most_s) == (tried, at_most_s)
@@ -70,10 +93,16 @@ def test_the_plan_has_an_upper_limit_of_the_time(
 @pytest.mark.parametrize(
     ("overrides", "line"),
     [
-        (["pin_memory=true,false", "patience=1,-1"], "patience=-1: must be an integer of at least 0"),
+        (
+            ["pin_memory=true,false", "patience=1,-1"],
+            "patience=-1: must be an integer of at least 0",
+        ),
         (["batch_size=range(128,32)"], "batch_size=range(128,32): has no value"),
         (["dataset=glob(zz*)"], "dataset=glob(zz*): has no value"),
-        (["dataset=sleep,image_folder"], "dataset.root is missing: set dataset.root=VALUE"),
+        (
+            ["dataset=sleep,image_folder"],
+            "dataset.root is missing: set dataset.root=VALUE",
+        ),
         (
             ["axis/batch_size=small,wide"],
             "axis/batch_size=small: a preset with axes of its own cannot be a value of an axis; choose one, or list "
@@ -81,7 +110,9 @@ def test_the_plan_has_an_upper_limit_of_the_time(
         ),
     ],
 )
-def test_a_bad_value_rejects_the_whole_grid(composer: Callable[..., Composer], overrides: list[str], line: str) -> None:
+def test_a_bad_value_rejects_the_whole_grid(
+    composer: Callable[..., Composer], overrides: list[str], line: str
+) -> None:
     with pytest.raises(ConfigurationError) as caught:
         grid.check(composer(*overrides))
     assert str(caught.value) == line
@@ -89,7 +120,9 @@ def test_a_bad_value_rejects_the_whole_grid(composer: Callable[..., Composer], o
 
 @pytest.mark.usefixtures("composing")
 def test_a_preset_without_a_grid_is_noted() -> None:
-    single = compose("config", overrides=["axis/batch_size=wide"], return_hydra_config=True)
+    single = compose(
+        "config", overrides=["axis/batch_size=wide"], return_hydra_config=True
+    )
     OmegaConf.update(single, "hydra.runtime.choices.dataset", "photos", force_add=True)
     plan, _ = grid.check_single(grid.without_hydra(single), single.hydra)
     assert plan.configurations == 1
@@ -100,11 +133,26 @@ def test_a_finished_point_is_found_by_the_settings_of_the_dataloader_that_its_da
     composer: Callable[..., Composer], tmp_path: Path
 ) -> None:
     own = LoaderSettings(batch_size=24, num_workers=5, pin_memory=True)
-    call: Any = SimpleNamespace(facts=lambda configuration, folder: replace(FACTS, loader=own))
+    call: Any = SimpleNamespace(
+        facts=lambda configuration, folder: replace(FACTS, loader=own)
+    )
     grid_state = app.GridState(call, composer(), tmp_path)
-    point = ["batch_size=null", "dataset._target_=x", "dataset=custom", "pin_memory=null"]
+    point = [
+        "batch_size=null",
+        "dataset._target_=x",
+        "dataset=custom",
+        "pin_memory=null",
+    ]
     plain = grid_state.composer.configuration(point)
     values: Any = {"batch_size": 24, "pin_memory": True}
-    measured = replace(plain, loader=replace(plain.loader, **values), columns={**plain.columns, **values})
-    store_run(tmp_path, search_result(trial(0, 8.0), configuration=measured), folder_name(point))
+    measured = replace(
+        plain,
+        loader=replace(plain.loader, **values),
+        columns={**plain.columns, **values},
+    )
+    store_run(
+        tmp_path,
+        search_result(trial(0, 8.0), configuration=measured),
+        folder_name(point),
+    )
     assert grid_state.ended(point)

@@ -30,7 +30,8 @@ Answer = Callable[[str], "JobReturn | Exception"]
 
 
 class FakeLauncher(Launcher):
-    """Returns the given answers; raises the first exception, as Hydra's launchers do."""
+    """Returns the given answers; raises the first exception, as Hydra's launchers
+    do."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
@@ -38,7 +39,9 @@ class FakeLauncher(Launcher):
 
     def setup(self, **_: Any) -> None: ...
 
-    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+    def launch(
+        self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
+    ) -> Sequence[JobReturn]:
         names = [" ".join(overrides) for overrides in job_overrides]
         self.got.append((initial_job_idx, names))
         answers = [self._answer(name) for name in names]
@@ -68,25 +71,47 @@ def without_result(name: str) -> JobReturn:
     ("finished", "batch_size", "got"),
     [
         ((), 1, [(number, point) for number, point in enumerate(POINTS)]),
-        ((1, 4, 16), 1, [(1, POINTS[1]), (3, POINTS[3])]),  # finished points are skipped and keep their numbers
+        # finished points are skipped and keep their numbers
+        ((1, 4, 16), 1, [(1, POINTS[1]), (3, POINTS[3])]),
         ((1,), None, [(1, [text for point in POINTS[1:] for text in point])]),
-        ((), 2, [(0, [*POINTS[0], *POINTS[1]]), (2, [*POINTS[2], *POINTS[3]]), (4, POINTS[4])]),
+        (
+            (),
+            2,
+            [
+                (0, [*POINTS[0], *POINTS[1]]),
+                (2, [*POINTS[2], *POINTS[3]]),
+                (4, POINTS[4]),
+            ],
+        ),
     ],
 )
-def test_what_is_launched(finished: tuple[int, ...], batch_size: int | None, got: list[tuple[int, list[str]]]) -> None:
+def test_what_is_launched(
+    finished: tuple[int, ...], batch_size: int | None, got: list[tuple[int, list[str]]]
+) -> None:
     launcher = FakeLauncher(fine)
     app.run_points(POINTS, GridState(*finished), launcher, batch_size)
     assert launcher.got == got
 
 
 def test_failed_and_lost_jobs_do_not_end_the_grid() -> None:
-    answers = {"batch_size=2": failed, "batch_size=4": without_result, "batch_size=8": failing("batch_size=8")}
-    launcher, grid_state = FakeLauncher(lambda name: answers.get(name, fine)(name)), GridState()
+    answers = {
+        "batch_size=2": failed,
+        "batch_size=4": without_result,
+        "batch_size=8": failing("batch_size=8"),
+    }
+    launcher, grid_state = (
+        FakeLauncher(lambda name: answers.get(name, fine)(name)),
+        GridState(),
+    )
     app.run_points(POINTS, grid_state, launcher, 1)
     assert len(launcher.got) == 5
     lost = "the launcher failed: RuntimeError: batch_size=8 died"
     missing = "the job returned no result: None"
-    assert grid_state.lost == [(["batch_size=2"], "it failed"), (["batch_size=4"], missing), (["batch_size=8"], lost)]
+    assert grid_state.lost == [
+        (["batch_size=2"], "it failed"),
+        (["batch_size=4"], missing),
+        (["batch_size=8"], lost),
+    ]
 
 
 def test_points_are_read_one_at_a_time_and_ctrl_c_ends_the_grid() -> None:
@@ -99,7 +124,9 @@ def test_points_are_read_one_at_a_time_and_ctrl_c_ends_the_grid() -> None:
     assert next(points) == POINTS[1]
 
 
-def test_after_an_error_of_the_launcher_unfinished_points_are_lost_and_not_launched_again() -> None:
+def test_after_an_error_of_the_launcher_unfinished_points_are_lost_and_not_launched_again() -> (
+    None
+):
     launcher, grid_state = FakeLauncher(failing("batch_size=4")), GridState()
     grid_state.finished_by_jobs = [["batch_size=1"]]
     app.run_points(POINTS[:3], grid_state, launcher, None)

@@ -9,11 +9,15 @@ from nws_sweep.hydra_app.terminal import View
 from tests.factories import configuration, search_result, trial
 
 
-def test_reused_results_take_no_time(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reused_results_take_no_time(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     view, found = View(), search_result(trial(2, 4.0))
-    view.announce(Plan(configurations=5, candidates=(0, 2), tried=2, at_most_s=60.0, varying=()))
+    view.announce(
+        Plan(configurations=5, candidates=(0, 2), tried=2, at_most_s=60.0, varying=())
+    )
     view.configuration_finished("known", found)
     for label, took_s in (("first", 10.0), ("second", 20.0)):
         view.configuration_started(label)
@@ -22,7 +26,10 @@ def test_reused_results_take_no_time(monkeypatch: pytest.MonkeyPatch, capsys: py
         view.search_finished(found)
     view.configuration_started("third")
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "5 configurations, up to 2 candidates each (num_workers 0, 2), at most about 60.0 s"
+    assert (
+        lines[0]
+        == "5 configurations, up to 2 candidates each (num_workers 0, 2), at most about 60.0 s"
+    )
     assert [line for line in lines if line.startswith("[")] == [
         "[1/5] known: measured before, best: num_workers=2 (measured)",
         "[2/5] first",
@@ -31,11 +38,19 @@ def test_reused_results_take_no_time(monkeypatch: pytest.MonkeyPatch, capsys: py
     ]
     for label in ("fifth", "another point that a sweeper such as Optuna's has chosen"):
         view.configuration_started(label)
-    assert capsys.readouterr().out.splitlines()[-1].startswith("[6/6] another point that a sweeper such as Optuna's")
+    assert (
+        capsys.readouterr()
+        .out.splitlines()[-1]
+        .startswith("[6/6] another point that a sweeper such as Optuna's")
+    )
 
 
 def test_many_candidates_are_abbreviated(capsys: pytest.CaptureFixture[str]) -> None:
     candidates = tuple(2**power for power in range(11))
-    View().announce(Plan(configurations=1, candidates=candidates, tried=3, at_most_s=None, varying=()))
+    View().announce(
+        Plan(
+            configurations=1, candidates=candidates, tried=3, at_most_s=None, varying=()
+        )
+    )
     line = "1 configuration, up to 3 of 11 candidates each (num_workers 1 to 1024)"
     assert capsys.readouterr().out.startswith(line)

@@ -24,7 +24,9 @@ def test_only_more_than_the_shares_of_the_workers_is_a_difference(
     assert text == (expected if differs else "")
 
 
-def test_an_epoch_that_ends_at_the_limit_is_not_too_long_and_one_batch_more_is() -> None:
+def test_an_epoch_that_ends_at_the_limit_is_not_too_long_and_one_batch_more_is() -> (
+    None
+):
     most = epoch_length.longest(50, 8)
     assert not epoch_length.difference(most, 8, 50, 0)
     assert epoch_length.difference(most + 1, 8, 50, 0)

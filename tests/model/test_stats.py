@@ -1,4 +1,5 @@
-"""Intervals against Student's distribution, values computed by hand and simulations with a known truth."""
+"""Intervals against Student's distribution, values computed by hand and simulations
+with a known truth."""
 
 import math
 import random
@@ -19,19 +20,26 @@ CANDIDATES = [loader_settings().with_workers(n) for n in range(5)]
 def test_95_per_cent_of_students_distribution_lie_within_the_quantile() -> None:
     for n in range(2, 201):
         t = student_t_975(n) * (np.arange(2000) + 0.5) / 2000
-        density = math.exp(math.lgamma((n + 1) / 2) - math.lgamma(n / 2)) * (1 + t**2 / n) ** (-(n + 1) / 2)
+        density = math.exp(math.lgamma((n + 1) / 2) - math.lgamma(n / 2)) * (
+            1 + t**2 / n
+        ) ** (-(n + 1) / 2)
         covered = 2 * student_t_975(n) * density.mean() / math.sqrt(math.pi * n)
         assert covered == pytest.approx(0.95, abs=1e-3 if n < 5 else 2e-5)
 
 
-def test_an_interval_is_symmetrical_on_the_logarithm_and_unknown_without_a_half_width() -> None:
-    assert estimate_of(2.0, math.log(2), 3) == Estimate(value=2.0, low=1.0, high=4.0, n=3)
+def test_an_interval_is_symmetrical_on_the_logarithm_and_unknown_without_a_half_width() -> (
+    None
+):
+    assert estimate_of(2.0, math.log(2), 3) == Estimate(
+        value=2.0, low=1.0, high=4.0, n=3
+    )
     assert estimate_of(2.0, None, 1) == Estimate(value=2.0, low=None, high=None, n=1)
     assert estimate_of(0.0, 0.1, 3).low is None
 
 
 def test_an_effect_of_a_round_is_no_difference_between_candidates() -> None:
-    """The machine was half as fast in the second round, in which one candidate was measured and another was not."""
+    """The machine was half as fast in the second round, in which one candidate was
+    measured and another was not."""
     times = ({0: 1.0, 1: 2.0}, {0: 3.0, 1: 6.0}, {1: 8.0})
     fit = stats.fit(dict(zip(CANDIDATES, times, strict=False)))
     first, second, third = (math.exp(log) for log in fit.logs.values())
@@ -42,13 +50,17 @@ def test_an_effect_of_a_round_is_no_difference_between_candidates() -> None:
 def test_the_spread_of_a_ratio_has_no_drift_and_the_spread_of_a_time_has() -> None:
     drift = (1.0, 1.5, 0.7, 1.1, 0.9, 1.3)
     usual, twice = CANDIDATES[:2]
-    fit = stats.fit({usual: dict(enumerate(drift)), twice: {n: 2 * s for n, s in enumerate(drift)}})
+    fit = stats.fit(
+        {usual: dict(enumerate(drift)), twice: {n: 2 * s for n, s in enumerate(drift)}}
+    )
     assert fit.spread(usual, twice) < 0.02
     assert fit.spread(usual) > 0.07
 
 
 @pytest.mark.parametrize(("noise", "drift"), [(0.03, 0.0), (0.03, 0.06), (0.2, 0.1)])
-def test_95_per_cent_intervals_of_times_and_ratios_cover_the_truth(noise: float, drift: float) -> None:
+def test_95_per_cent_intervals_of_times_and_ratios_cover_the_truth(
+    noise: float, drift: float
+) -> None:
     """Three to five candidates, of which some have one to three rounds only."""
     rng = random.Random(f"{noise}-{drift}")
     covered: dict[str, list[bool]] = {"times": [], "ratios": []}
@@ -60,14 +72,20 @@ def test_95_per_cent_intervals_of_times_and_ratios_cover_the_truth(noise: float,
             begin = rng.choice((0, 1, 2)) if place > 1 else 0
             count = rng.choice((1, 2, 3, 4)) if place else 5
             numbers = range(begin, begin + count)
-            times[CANDIDATES[place]] = {n: math.exp(log + effects[n] + rng.gauss(0.0, noise)) for n in numbers}
+            times[CANDIDATES[place]] = {
+                n: math.exp(log + effects[n] + rng.gauss(0.0, noise)) for n in numbers
+            }
         fit = stats.fit(times)
         widened = SEQUENTIAL * fit.quantile
         first = CANDIDATES[0]
         for candidate, log in zip(CANDIDATES, logs, strict=False):
-            covered["times"].append(abs(fit.logs[candidate] - log) <= widened * fit.spread(candidate))
+            covered["times"].append(
+                abs(fit.logs[candidate] - log) <= widened * fit.spread(candidate)
+            )
             if candidate != first:
                 error = fit.logs[candidate] - fit.logs[first] - log + logs[0]
-                covered["ratios"].append(abs(error) <= widened * fit.spread(candidate, first))
+                covered["ratios"].append(
+                    abs(error) <= widened * fit.spread(candidate, first)
+                )
     for hits in covered.values():
         assert 0.91 <= sum(hits) / len(hits) <= 0.995

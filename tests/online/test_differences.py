@@ -1,4 +1,5 @@
-"""What workers would change in the samples of a program: prevented, undone, or told in the line."""
+"""What workers would change in the samples of a program: prevented, undone, or told in
+the line."""
 
 import contextlib
 import random
@@ -17,7 +18,10 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_in
 from nws_sweep.online.autotune import autotune, watch
 from tests.online.test_iterator import Items, scripted
 
-pytestmark = [pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"), pytest.mark.usefixtures("forked_workers")]
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
+    pytest.mark.usefixtures("forked_workers"),
+]
 
 
 class Numbers(Dataset[Any]):
@@ -53,7 +57,9 @@ def lines_of(tuned: Any) -> list[str]:
 
 
 def test_augmentations_with_a_generator_of_the_datasets_own_do_not_repeat() -> None:
-    tuned = scripted(loader_of(Numbers(np.random.RandomState(0).random)), {(1, 0): 3, (2, 5): 5})
+    tuned = scripted(
+        loader_of(Numbers(np.random.RandomState(0).random)), {(1, 0): 3, (2, 5): 5}
+    )
     lines = lines_of(tuned)
     drawn = [number for _, numbers in taken(tuned) for number in numbers]
     assert len(set(drawn)) == 3 * 48
@@ -61,7 +67,9 @@ def test_augmentations_with_a_generator_of_the_datasets_own_do_not_repeat() -> N
     assert lines[0] == f"{told} of the dataset (draw)"
 
 
-def test_a_file_that_the_program_has_opened_is_not_shared_by_workers(tmp_path: Path) -> None:
+def test_a_file_that_the_program_has_opened_is_not_shared_by_workers(
+    tmp_path: Path,
+) -> None:
     class Lazy(Numbers):
         file: Any = None
 
@@ -81,7 +89,9 @@ def test_a_file_that_the_program_has_opened_is_not_shared_by_workers(tmp_path: P
 
 
 @pytest.mark.parametrize(("most", "workers"), [(200, 0), (6, 2)])
-def test_a_dataset_that_keeps_its_samples_has_no_workers_until_it_keeps_no_more(most: int, workers: int) -> None:
+def test_a_dataset_that_keeps_its_samples_has_no_workers_until_it_keeps_no_more(
+    most: int, workers: int
+) -> None:
     """Workers would begin with few of the samples."""
 
     class Keeping(Numbers):
@@ -95,7 +105,9 @@ def test_a_dataset_that_keeps_its_samples_has_no_workers_until_it_keeps_no_more(
             time.sleep(0.005)
             return super().__getitem__(index)
 
-    tuned = scripted(loader_of(Keeping()), {(0, batch): 2 for batch in range(4, 24)} | {(1, 0): 2})
+    tuned = scripted(
+        loader_of(Keeping()), {(0, batch): 2 for batch in range(4, 24)} | {(1, 0): 2}
+    )
     assert taken(tuned, 2) == taken(loader_of(Numbers()), 2)
     assert tuned.num_workers == workers
     if not workers:
@@ -111,7 +123,9 @@ def test_a_change_of_the_dataset_reaches_the_workers_that_it_reaches_without_tun
     def run(*, is_tuned: bool) -> list[Any]:
         dataset = Items(24)
         plain = loader_of(dataset, num_workers=1, persistent_workers=is_persistent)
-        loader = scripted(plain, {(epoch, 5): 3, (epoch + 1, 0): 3}) if is_tuned else plain
+        loader = (
+            scripted(plain, {(epoch, 5): 3, (epoch + 1, 0): 3}) if is_tuned else plain
+        )
         found: list[Any] = []
         for number in range(3):
             for batch, (indices, _) in enumerate(loader):
@@ -135,14 +149,23 @@ def is_handled() -> bool:
     return callable(signal.getsignal(signal.SIGUSR1))
 
 
-@pytest.mark.parametrize(("draw", "own", "others"), [(is_handled, 0, 0.0), (is_handled, 1, 1.0), (warned, 0, 1.0)])
+@pytest.mark.parametrize(
+    ("draw", "own", "others"),
+    [(is_handled, 0, 0.0), (is_handled, 1, 1.0), (warned, 0, 1.0)],
+)
 def test_new_workers_have_the_warning_filters_of_the_program_and_its_signal_handlers_only_if_it_has_workers(
     draw: Any, own: int, others: float
 ) -> None:
-    """Handlers would save a checkpoint with the weights as they were at the fork, for example."""
+    """Handlers would save a checkpoint with the weights as they were at the fork, for
+    example."""
     before = signal.signal(signal.SIGUSR1, lambda *_: None)
     try:
-        seen = [set(drawn) for _, drawn in taken(scripted(loader_of(Numbers(draw), num_workers=own), {(1, 0): 3}), 2)]
+        seen = [
+            set(drawn)
+            for _, drawn in taken(
+                scripted(loader_of(Numbers(draw), num_workers=own), {(1, 0): 3}), 2
+            )
+        ]
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert seen == [{1.0}, {others}]
@@ -154,8 +177,13 @@ def test_another_order_of_later_epochs_is_told() -> None:
 
     drawing, other = shuffled(lambda: torch.rand(())), shuffled(random.random)
     lines, none = lines_of(drawing), lines_of(other)
-    assert [len(set(indices)) for loader in (drawing, other) for indices, _ in taken(loader)] == [48] * 6
-    assert [("later epochs have a different order than without workers" in line) for line in lines] == [True]
+    assert [
+        len(set(indices)) for loader in (drawing, other) for indices, _ in taken(loader)
+    ] == [48] * 6
+    assert [
+        ("later epochs have a different order than without workers" in line)
+        for line in lines
+    ] == [True]
     assert not none
 
 
@@ -164,18 +192,27 @@ class EachWorkerHasAnEpoch(IterableDataset[Any]):
 
     def __iter__(self) -> Iterator[tuple[int, float]]:
         worker = get_worker_info()
-        return ((20 * (worker.id, worker.num_workers)[0] + n if worker else n, 0.0) for n in range(20))
+        return (
+            (20 * (worker.id, worker.num_workers)[0] + n if worker else n, 0.0)
+            for n in range(20)
+        )
 
 
-@pytest.mark.parametrize(("workers", "wanted", "longest"), [(0, 8, 21), (2, 8, 34), (2, 1, 20)])
+@pytest.mark.parametrize(
+    ("workers", "wanted", "longest"), [(0, 8, 21), (2, 8, 34), (2, 1, 20)]
+)
 def test_epochs_whose_length_depends_on_the_workers_get_their_length_back(
     workers: int, wanted: int, longest: int
 ) -> None:
-    tuned = scripted(loader_of(EachWorkerHasAnEpoch(), num_workers=workers), {(1, 0): wanted})
+    tuned = scripted(
+        loader_of(EachWorkerHasAnEpoch(), num_workers=workers), {(1, 0): wanted}
+    )
     plain = 10 * max(1, workers)
     lengths = [sum(1 for _ in tuned) for _ in range(4)]
     assert (lengths[0], lengths[2:], max(lengths)) == (plain, [plain] * 2, longest)
-    assert tuned.tuning.reason.startswith("the length of an epoch depends on num_workers: ")
+    assert tuned.tuning.reason.startswith(
+        "the length of an epoch depends on num_workers: "
+    )
 
 
 class CountsOnWorkers(DataLoader[Any]):
@@ -189,8 +226,13 @@ class SavedByIterators(DataLoader[Any]):
     next_iter_state: Any
 
     def _get_iterator(self) -> Any:
-        made, self.begun_with = super()._get_iterator(), (self.next_iter_state, self.num_workers)
-        vars(made)["state_dict"] = lambda: {"_snapshot": {"_main_snapshot": {"_num_workers": self.num_workers}}}
+        made, self.begun_with = (
+            super()._get_iterator(),
+            (self.next_iter_state, self.num_workers),
+        )
+        vars(made)["state_dict"] = lambda: {
+            "_snapshot": {"_main_snapshot": {"_num_workers": self.num_workers}}
+        }
         begun.append(self.begun_with)
         return made
 
@@ -220,7 +262,9 @@ class WrapsIterators(DataLoader[Any]):
 
 
 def test_iterators_that_wrap_those_of_torch_serve_later_epochs_too() -> None:
-    plain = WrapsIterators(Numbers(), batch_size=2, shuffle=True, num_workers=1, persistent_workers=True)
+    plain = WrapsIterators(
+        Numbers(), batch_size=2, shuffle=True, num_workers=1, persistent_workers=True
+    )
     tuned = scripted(plain, {(2, 0): 2})
     torch.manual_seed(0)
     expected = taken(plain, 4)
@@ -230,9 +274,13 @@ def test_iterators_that_wrap_those_of_torch_serve_later_epochs_too() -> None:
 
 
 def test_a_loader_whose_own_state_counts_on_its_workers_keeps_them() -> None:
-    tuned: Any = autotune(CountsOnWorkers(Numbers(), batch_size=2), reuse="never", progress=False)
+    tuned: Any = autotune(
+        CountsOnWorkers(Numbers(), batch_size=2), reuse="never", progress=False
+    )
     assert taken(tuned, 1) == taken(loader_of(Numbers()), 1)
-    assert tuned.tuning.reason.startswith("the state_dict() of CountsOnWorkers needs the same num_workers; tune()")
+    assert tuned.tuning.reason.startswith(
+        "the state_dict() of CountsOnWorkers needs the same num_workers; tune()"
+    )
 
 
 def test_a_state_of_an_iterator_is_loaded_with_its_number_of_workers_and_once() -> None:

@@ -1,4 +1,5 @@
-"""The frameworks in docs/guides/online-tuning.md and lightning.md: their examples, unchanged, on small data."""
+"""The frameworks in docs/guides/online-tuning.md and lightning.md: their examples,
+unchanged, on small data."""
 
 import functools
 import pickle
@@ -17,7 +18,11 @@ from nws_sweep.records import Tuning
 from tests.online.test_iterator import Items, scripted
 from tests.test_examples import run, shown
 
-DOCUMENT, BEFORE, SAMPLES = "docs/guides/online-tuning.md", "docs/guides/lightning.md", 1280
+DOCUMENT, BEFORE, SAMPLES = (
+    "docs/guides/online-tuning.md",
+    "docs/guides/lightning.md",
+    1280,
+)
 # The warnings are those of the other packages.
 pytestmark = [
     pytest.mark.slow, pytest.mark.extended, pytest.mark.filterwarnings("ignore"),
@@ -84,10 +89,16 @@ def of_hugging_face(transformers: Any, folder: Path) -> Any:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("document", "name"), [(DOCUMENT, "PhotosDataModule"), (BEFORE, "MyData")])
+@pytest.mark.parametrize(
+    ("document", "name"), [(DOCUMENT, "PhotosDataModule"), (BEFORE, "MyData")]
+)
 def test_lightning(tmp_path: Path, document: str, name: str) -> None:
     lightning = pytest.importorskip("lightning")
-    given = {"lightning": lightning, "LightningDataModule": lightning.LightningDataModule, "dataset": Numbers()}
+    given = {
+        "lightning": lightning,
+        "LightningDataModule": lightning.LightningDataModule,
+        "dataset": Numbers(),
+    }
     data = run(shown(document, "LightningDataModule"), **given)[name]()
     data.photos = Numbers()
     module, trainer_class = of_lightning(lightning, tmp_path)
@@ -97,11 +108,15 @@ def test_lightning(tmp_path: Path, document: str, name: str) -> None:
     assert isinstance(trainer.train_dataloader.tuning, Tuning)
 
 
-def test_the_callback_of_lightning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_callback_of_lightning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     lightning = pytest.importorskip("lightning")
     block = shown(BEFORE, "nws_sweep.lightning.AutoTune")
     module, trainer_class = of_lightning(lightning, tmp_path)
-    trainer = run(block.replace("10", "2"), lightning=SimpleNamespace(Trainer=trainer_class))["trainer"]
+    trainer = run(
+        block.replace("10", "2"), lightning=SimpleNamespace(Trainer=trainer_class)
+    )["trainer"]
     pickle.loads(pickle.dumps(trainer.callbacks))
     loader = DataLoader(Numbers(), batch_size=32, shuffle=True)
     trainer.fit(module, loader, DataLoader(Numbers(), batch_size=64))
@@ -133,21 +148,36 @@ def test_two_loaders_of_lightning_keep_their_orders_and_the_random_numbers(
             return module.model.weight.sum()
 
         def train_dataloader() -> Any:
-            plain_loaders = [DataLoader(Items(count), 2, shuffle=True) for count in (12, 8)]
-            return lightning.pytorch.utilities.CombinedLoader([tuned(plain) for plain in plain_loaders], mode)
+            plain_loaders = [
+                DataLoader(Items(count), 2, shuffle=True) for count in (12, 8)
+            ]
+            return lightning.pytorch.utilities.CombinedLoader(
+                [tuned(plain) for plain in plain_loaders], mode
+            )
 
         module.training_step, module.train_dataloader = training_step, train_dataloader
-        trainer_class(max_epochs=4, reload_dataloaders_every_n_epochs=reload_every).fit(module)
+        trainer_class(max_epochs=4, reload_dataloaders_every_n_epochs=reload_every).fit(
+            module
+        )
         return steps
 
     changes = {(0, 2): 1, (1, 0): 2, (2, 0): 3}
-    assert trained(lambda plain: scripted(plain, changes)) == trained(lambda plain: plain)
+    assert trained(lambda plain: scripted(plain, changes)) == trained(
+        lambda plain: plain
+    )
 
 
-def test_the_callback_of_transformers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_callback_of_transformers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     transformers = pytest.importorskip("transformers")
     arguments, model = of_hugging_face(transformers, tmp_path), Model()
-    given = {"transformers": transformers, "model": model, "arguments": arguments, "dataset": Numbers()}
+    given = {
+        "transformers": transformers,
+        "model": model,
+        "arguments": arguments,
+        "dataset": Numbers(),
+    }
     run(shown(BEFORE, "nws_sweep.transformers.AutoTune"), **given)["trainer"].train()
     assert each_once(model.seen, 2)
     assert "nws_sweep: Numbers: num_workers=" in capsys.readouterr().err
@@ -157,7 +187,9 @@ def test_accelerate() -> None:
     accelerate = pytest.importorskip("accelerate")
     accelerator = accelerate.Accelerator(cpu=True)
     loader = DataLoader(Numbers(), batch_size=32, shuffle=True)
-    tuned = run(shown(DOCUMENT, "accelerator.prepare"), accelerator=accelerator, loader=loader)["loader"]
+    tuned = run(
+        shown(DOCUMENT, "accelerator.prepare"), accelerator=accelerator, loader=loader
+    )["loader"]
     seen = [value for batch in tuned for value in batch["x"].flatten().tolist()]
     assert each_once(seen, 1)
     assert isinstance(tuned.tuning, Tuning)
@@ -166,7 +198,13 @@ def test_accelerate() -> None:
 @pytest.mark.parametrize("document", [DOCUMENT, BEFORE])
 def test_the_trainer_of_hugging_face(tmp_path: Path, document: str) -> None:
     transformers = pytest.importorskip("transformers")
-    kind = run(shown(document, "TunedTrainer"), transformers=transformers)["TunedTrainer"]
+    kind = run(shown(document, "TunedTrainer"), transformers=transformers)[
+        "TunedTrainer"
+    ]
     model = Model()
-    kind(model=model, args=of_hugging_face(transformers, tmp_path), train_dataset=Numbers()).train()
+    kind(
+        model=model,
+        args=of_hugging_face(transformers, tmp_path),
+        train_dataset=Numbers(),
+    ).train()
     assert each_once(model.seen, 2)

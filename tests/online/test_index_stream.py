@@ -7,14 +7,23 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Sampler, SequentialSampler
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+)
 
 from nws_sweep.online import index_stream
 from nws_sweep.online.index_stream import GivenUpError, IndexStream
 from tests.conftest import becomes
 from tests.online.test_iterator import Items, scripted
 
-pytestmark = [pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"), pytest.mark.usefixtures("forked_workers")]
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
+    pytest.mark.usefixtures("forked_workers"),
+]
 
 
 class Told(Sampler[int]):
@@ -65,7 +74,9 @@ def test_a_thread_ends_with_its_list() -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_the_end_and_errors_of_a_sampler_come_where_they_would_without_a_thread() -> None:
+def test_the_end_and_errors_of_a_sampler_come_where_they_would_without_a_thread() -> (
+    None
+):
     def failing() -> Iterator[int]:
         yield 0
         raise TimeoutError("no such server")
@@ -79,8 +90,12 @@ def test_the_end_and_errors_of_a_sampler_come_where_they_would_without_a_thread(
         ended.draw()
 
 
-@pytest.mark.parametrize("inner", [RandomSampler(range(4)), SequentialSampler(range(4)), [0, 1, 2, 3]])
-def test_samplers_that_wait_for_nothing_are_drawn_without_a_thread(inner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "inner", [RandomSampler(range(4)), SequentialSampler(range(4)), [0, 1, 2, 3]]
+)
+def test_samplers_that_wait_for_nothing_are_drawn_without_a_thread(
+    inner: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(index_stream, "_draw_in_thread", None)
     stream = begun(BatchSampler(inner, 2, drop_last=False))
     assert sorted(stream.draw() + stream.draw()) == [0, 1, 2, 3]
@@ -88,11 +103,17 @@ def test_samplers_that_wait_for_nothing_are_drawn_without_a_thread(inner: Any, m
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(("workers", "change"), [(0, 0), (1, 0), (0, 4)])
-def test_a_training_whose_sampler_waits_for_the_loop_ends_with_its_own_workers(workers: int, change: int) -> None:
+def test_a_training_whose_sampler_waits_for_the_loop_ends_with_its_own_workers(
+    workers: int, change: int
+) -> None:
     """The plain loader draws two batches ahead with one worker."""
     sampler = Told(*range(2 + 4 * workers))
-    tuned = scripted(DataLoader(Items(300), 2, sampler=sampler, num_workers=workers), {(0, change): 3})
-    count = 300 if change else 40  # far longer than workers take to start in the middle of the epoch
+    tuned = scripted(
+        DataLoader(Items(300), 2, sampler=sampler, num_workers=workers),
+        {(0, change): 3},
+    )
+    # far longer than workers take to start in the middle of the epoch
+    count = 300 if change else 40
     taken: list[int] = []
     for indices, _ in tuned:
         taken += indices.tolist()
@@ -101,11 +122,15 @@ def test_a_training_whose_sampler_waits_for_the_loop_ends_with_its_own_workers(w
             sampler.numbers.put(number if number < count else None)
     assert taken == list(range(count))
     assert tuned.num_workers == workers
-    assert tuned.tuning.reason.startswith("its sampler gives the next indices only after the training loop has used")
+    assert tuned.tuning.reason.startswith(
+        "its sampler gives the next indices only after the training loop has used"
+    )
 
 
 @pytest.mark.parametrize("begins", ["zip", "dropped", "between"])
-def test_workers_of_a_program_without_any_draw_the_order_when_the_first_batch_is_requested(begins: str) -> None:
+def test_workers_of_a_program_without_any_draw_the_order_when_the_first_batch_is_requested(
+    begins: str,
+) -> None:
     def orders(*, is_tuned: bool) -> list[Any]:
         torch.manual_seed(0)
         loaders: list[Any] = [DataLoader(Items(12), 2, shuffle=True) for _ in range(2)]
@@ -114,7 +139,10 @@ def test_workers_of_a_program_without_any_draw_the_order_when_the_first_batch_is
         found: list[Any] = []
         for _ in range(3):
             if begins == "zip":
-                found += [(one.tolist(), other.tolist()) for (one, _), (other, _) in zip(*loaders, strict=True)]
+                found += [
+                    (one.tolist(), other.tolist())
+                    for (one, _), (other, _) in zip(*loaders, strict=True)
+                ]
                 continue
             if begins == "dropped":
                 iter(loaders[0])
@@ -153,7 +181,9 @@ class Endless(Sampler[list[int]]):
 
 
 @pytest.mark.parametrize("is_reset", [False, True])
-def test_an_epoch_of_an_endless_iterator_is_drawn_when_the_program_without_workers_begins_it(is_reset: bool) -> None:
+def test_an_epoch_of_an_endless_iterator_is_drawn_when_the_program_without_workers_begins_it(
+    is_reset: bool,
+) -> None:
     def drawn(*, is_tuned: bool) -> list[Any]:
         torch.manual_seed(0)
         loader: Any = EndlessLoader(Items(12), batch_sampler=Endless())

@@ -16,7 +16,9 @@ class Seconds:
 CLOCK = Seconds()
 
 
-def call(clock: LoaderClock, loader: LoaderTime, seconds: float, *, has_ended: bool = False) -> None:
+def call(
+    clock: LoaderClock, loader: LoaderTime, seconds: float, *, has_ended: bool = False
+) -> None:
     """An iterator is called, and returns."""
     clock.enter(loader)
     CLOCK.now_s += seconds
@@ -24,7 +26,11 @@ def call(clock: LoaderClock, loader: LoaderTime, seconds: float, *, has_ended: b
 
 
 def test_a_validation_has_the_time_in_its_loop_until_its_epoch_ends() -> None:
-    training, validation, clock = LoaderTime("Train"), LoaderTime("Val", has_loop=True), LoaderClock(CLOCK)
+    training, validation, clock = (
+        LoaderTime("Train"),
+        LoaderTime("Val", has_loop=True),
+        LoaderClock(CLOCK),
+    )
     call(clock, training, 1.0)
     CLOCK.now_s += 5.0  # a training step
     with clock.entered(validation):
@@ -37,12 +43,19 @@ def test_a_validation_has_the_time_in_its_loop_until_its_epoch_ends() -> None:
     assert (training.spent_s, validation.spent_s) == (1.0, 2.75)
     assert clock.others_and_calls_s(training) == (2.75, 1.0)
     assert (training.is_parallel, validation.is_parallel) == (False, False)
-    assert clock.since({}, training) == (OtherLoader(name="Val", workers=0, seconds=2.75, called_s=0.75),)
+    assert clock.since({}, training) == (
+        OtherLoader(name="Val", workers=0, seconds=2.75, called_s=0.75),
+    )
 
 
 def test_two_training_loaders_in_turn_leave_the_step_to_the_training() -> None:
-    """The second one has a fixed order, as that of a validation: until it is asked in turn with the first."""
-    first, second, clock = LoaderTime("A"), LoaderTime("B", has_loop=True), LoaderClock(CLOCK)
+    """The second one has a fixed order, as that of a validation: until it is asked in
+    turn with the first."""
+    first, second, clock = (
+        LoaderTime("A"),
+        LoaderTime("B", has_loop=True),
+        LoaderClock(CLOCK),
+    )
     call(clock, first, 1.0)
     call(clock, second, 1.0)
     call(clock, first, 1.0)
@@ -64,7 +77,11 @@ def test_a_loader_in_the_dataset_of_another_is_a_part_of_it() -> None:
 
 
 def test_what_a_loader_took_before_is_not_counted() -> None:
-    training, validation, clock = LoaderTime("Train"), LoaderTime("Val", has_loop=True), LoaderClock(CLOCK)
+    training, validation, clock = (
+        LoaderTime("Train"),
+        LoaderTime("Val", has_loop=True),
+        LoaderClock(CLOCK),
+    )
     call(clock, validation, 9.0)
     before = clock.now()
     assert clock.since(before, training) == ()

@@ -23,15 +23,22 @@ class Log(BatchLog):
         self.records: Sequence[BatchRecord] = ()
 
     def new(
-        self, position_of: Callable[[int], float | None] = lambda number: None, *, has_ended: bool = False
+        self,
+        position_of: Callable[[int], float | None] = lambda number: None,
+        *,
+        has_ended: bool = False,
     ) -> tuple[BatchRecord, ...]:
         return tuple(self.records)
 
 
 def observed(
-    batches: int, step_s: Callable[[int], float] = lambda _: STEP_S, wait_s: float = WAIT_S, waited_s: float = math.inf
+    batches: int,
+    step_s: Callable[[int], float] = lambda _: STEP_S,
+    wait_s: float = WAIT_S,
+    waited_s: float = math.inf,
 ) -> TrainingTrial:
-    """Of a training that waits for the same time before each step; windows end as in a training."""
+    """Of a training that waits for the same time before each step; windows end as in a
+    training."""
     seen, asked_s = TrainingTrial(loader_settings(1), batches_per_epoch=None), 100.0
     seen.begin(0, START_S, 0.0)
     for number in range(batches):
@@ -48,7 +55,9 @@ def test_each_window_begins_when_its_first_batch_was_asked_for() -> None:
     assert first.began_s == pytest.approx(100 - START_S)
     assert len(others) > 3
     for before, after in zip([first, *others], others, strict=False):
-        assert after.began_s == pytest.approx(before.began_s + sum(before.wait_s) + sum(before.step_s))
+        assert after.began_s == pytest.approx(
+            before.began_s + sum(before.wait_s) + sum(before.step_s)
+        )
 
 
 @pytest.mark.parametrize("usual_s", [0.05, 0.2])
@@ -60,7 +69,9 @@ def test_a_validation_pass_is_not_the_length_of_a_step(usual_s: float) -> None:
 
 def test_a_longer_step_now_and_then_as_for_logging_is_a_step() -> None:
     seen = observed(60, lambda number: 0.15 if number % 20 == 19 else 0.005)
-    assert max(step_s for window in seen.windows for step_s in window.step_s) == pytest.approx(0.15)
+    assert max(
+        step_s for window in seen.windows for step_s in window.step_s
+    ) == pytest.approx(0.15)
 
 
 def test_a_validation_pass_after_the_last_batch_is_no_step_either() -> None:
@@ -77,7 +88,9 @@ def test_steps_of_a_loop_that_takes_eight_batches_at_once_are_no_pauses() -> Non
     assert [step_s for step_s in steps_s if step_s > 0.1] == pytest.approx([0.8] * 4)
 
 
-def test_batches_of_seconds_are_observed_until_enough_were_timed_and_not_for_a_minute_only() -> None:
+def test_batches_of_seconds_are_observed_until_enough_were_timed_and_not_for_a_minute_only() -> (
+    None
+):
     warming_up, seen = observed(10, lambda _: 10.0), observed(18, lambda _: 10.0)
     assert [window.kind for window in warming_up.windows] == [WindowKind.WARM_UP]
     assert (warming_up.is_long, warming_up.is_full) == (False, False)
@@ -99,7 +112,8 @@ def test_an_epoch_whose_end_is_never_requested_is_timed_whole() -> None:
 
 
 def test_the_last_window_of_an_epoch_that_is_left_counts_with_a_step_as_usual() -> None:
-    """Saving, which may follow, is no step. After an only batch all is its step, without other loaders."""
+    """Saving, which may follow, is no step. After an only batch all is its step,
+    without other loaders."""
     seen = observed(3)
     assert not seen.leave_epoch(Moment(200.0, 0.0, 0.0))
     assert seen.windows[0].step_s == pytest.approx([STEP_S] * 3)
@@ -119,9 +133,11 @@ def test_epochs_that_are_left_without_end_do_not_fill_the_memory() -> None:
 
 
 def test_a_step_on_an_accelerator_goes_on_while_the_host_waits() -> None:
-    """The host is back after 2 ms and waits for 48; the device works for 40 ms of them."""
+    """The host is back after 2 ms and waits for 48; the device works for 40 ms of
+    them."""
     seen = observed(40, lambda _: 0.002, wait_s=0.048, waited_s=0.008)
-    later = [window for window in seen.windows if window.counts][:-1]  # the last step of the last one goes on
+    # the last step of the last one goes on
+    later = [window for window in seen.windows if window.counts][:-1]
     assert sum(window.batches for window in later) > 10
     for before, window in zip(seen.windows, later, strict=False):
         assert window.wait_s == pytest.approx([0.008] * window.batches)
@@ -137,9 +153,15 @@ def test_a_look_in_the_middle_of_an_epoch_has_records_of_its_own_batches() -> No
         seen.batches.asked(Moment(100 + number, 0.0, 0.0))
         seen.given(Moment(100.5 + number, 0.0, 0.0), None)
     seen.batches.asked(Moment(107.0, 0.0, 0.0))
-    log.records = [BatchRecord(number=n, began_s=0.0, ended_s=0.0, cost=BatchCost(0.0, 0.5)) for n in (31, 32)]
+    log.records = [
+        BatchRecord(number=n, began_s=0.0, ended_s=0.0, cost=BatchCost(0.0, 0.5))
+        for n in (31, 32)
+    ]
     seen.cut()
-    assert [(record.number, record.position) for record in seen.windows[0].records] == [(1, 0.41), (2, 0.42)]
+    assert [(record.number, record.position) for record in seen.windows[0].records] == [
+        (1, 0.41),
+        (2, 0.42),
+    ]
 
 
 def test_without_workers_the_waits_of_the_process_are_the_costs_of_batches() -> None:
@@ -152,11 +174,15 @@ def test_without_workers_the_waits_of_the_process_are_the_costs_of_batches() -> 
             seen.cut()
         seen.given(Moment(100.5 + number, 0.0, 0.0), None)
     records = [record for window in seen.windows for record in window.records]
-    assert [(record.number, record.position) for record in records] == [(n, (40 + n) / 100) for n in range(1, 6)]
+    assert [(record.number, record.position) for record in records] == [
+        (n, (40 + n) / 100) for n in range(1, 6)
+    ]
     assert {record.cost for record in records} == {BatchCost(cpu_s=0.0, wait_s=0.5)}
 
 
-def trained(seen: TrainingTrial, batches: int, wait_s: float = WAIT_S, began_s: float = 100.0) -> None:
+def trained(
+    seen: TrainingTrial, batches: int, wait_s: float = WAIT_S, began_s: float = 100.0
+) -> None:
     """An epoch to its end."""
     seen.begin(0, START_S, 0.0)
     asked_s = began_s
@@ -172,7 +198,9 @@ def trained(seen: TrainingTrial, batches: int, wait_s: float = WAIT_S, began_s: 
     seen.cut(asked_s + 0.25)
 
 
-def test_records_of_a_worker_that_had_more_than_others_are_kept_though_the_last_window_is_empty() -> None:
+def test_records_of_a_worker_that_had_more_than_others_are_kept_though_the_last_window_is_empty() -> (
+    None
+):
     seen, log = TrainingTrial(loader_settings(2), batches_per_epoch=None), Log()
     seen.begin(0, START_S, 0.0, log=log)
     for number in range(8):
@@ -180,12 +208,17 @@ def test_records_of_a_worker_that_had_more_than_others_are_kept_though_the_last_
         seen.given(Moment(100.5 + number, 0.0, 0.0), None)
     seen.batches.asked(Moment(108.0, 0.0, 0.0))
     numbers = range(0, 12, 2)
-    records = [BatchRecord(number=n, began_s=0.0, ended_s=0.5, cost=BatchCost(0.0, 0.5)) for n in numbers]
+    records = [
+        BatchRecord(number=n, began_s=0.0, ended_s=0.5, cost=BatchCost(0.0, 0.5))
+        for n in numbers
+    ]
     log.records = records[:4]
     seen.cut()
     log.records = records[4:]
     seen.cut(108.25)
-    assert [record.number for window in seen.windows for record in window.records] == [*numbers]
+    assert [record.number for window in seen.windows for record in window.records] == [
+        *numbers
+    ]
 
 
 def test_what_looking_at_a_window_takes_is_in_no_window() -> None:
@@ -195,7 +228,9 @@ def test_what_looking_at_a_window_takes_is_in_no_window() -> None:
         seen.begin(0, START_S, 0.0)
         for number in range(3):
             seen.batches.asked(Moment(epoch_s + number, 0.0, 0.0, calls_s=calls_s))
-            seen.batches.asked(Moment(epoch_s + number + 0.25, 0.0, 0.0, calls_s=calls_s))
+            seen.batches.asked(
+                Moment(epoch_s + number + 0.25, 0.0, 0.0, calls_s=calls_s)
+            )
             seen.given(Moment(epoch_s + number + 0.5, 0.0, 0.0, calls_s=calls_s), None)
             calls_s += 0.125  # until the call returns
         seen.batches.asked(Moment(epoch_s + 3.0, 0.0, 0.0, calls_s=calls_s))
@@ -206,17 +241,24 @@ def test_what_looking_at_a_window_takes_is_in_no_window() -> None:
 
 
 @pytest.mark.parametrize("length", [None, 16])
-def test_epochs_that_end_before_a_window_counts_are_timed_whole(length: int | None) -> None:
+def test_epochs_that_end_before_a_window_counts_are_timed_whole(
+    length: int | None,
+) -> None:
     seen = TrainingTrial(loader_settings(1), batches_per_epoch=length)
     trained(seen, 16, wait_s=0.001)
     trained(seen, 16, wait_s=0.001, began_s=200.0)
     assert [window.kind for window in seen.windows] == [WindowKind.EPOCH] * 2
-    assert [sum(window.batches for window in epoch) for epoch in seen.whole_epochs] == [16, 16]
+    assert [sum(window.batches for window in epoch) for epoch in seen.whole_epochs] == [
+        16,
+        16,
+    ]
     assert seen.suffices
 
 
 @pytest.mark.parametrize("batches", range(14, 30))
-def test_an_epoch_in_windows_is_as_long_as_the_clock_says_wherever_the_last_window_ends(batches: int) -> None:
+def test_an_epoch_in_windows_is_as_long_as_the_clock_says_wherever_the_last_window_ends(
+    batches: int,
+) -> None:
     seen = TrainingTrial(loader_settings(1), batches_per_epoch=batches)
     trained(seen, batches)
     ((*windows, last),) = seen.whole_epochs

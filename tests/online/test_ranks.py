@@ -20,9 +20,14 @@ RANKS, SAMPLES = 2, 4000
 def train(rank: int, folder: str) -> None:
     """One rank: an epoch with a barrier after each batch."""
     torch.set_num_threads(1)
-    multiprocessing.set_start_method("fork", force=True)  # this process was spawned, and so would be its workers
-    distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=RANKS)
-    sampler: Any = DistributedSampler(Slow(SAMPLES, seconds=0.002), RANKS, rank, shuffle=True)
+    # this process was spawned, and so would be its workers
+    multiprocessing.set_start_method("fork", force=True)
+    distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=RANKS
+    )
+    sampler: Any = DistributedSampler(
+        Slow(SAMPLES, seconds=0.002), RANKS, rank, shuffle=True
+    )
     loader: Any = DataLoader(sampler.dataset, batch_size=4, sampler=sampler)
     tuned = nws_sweep.autotune(loader, reuse="never", progress=False)
     seen: list[int] = []
@@ -37,10 +42,17 @@ def train(rank: int, folder: str) -> None:
 
 @pytest.mark.extended
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_all_ranks_change_to_the_same_settings_and_keep_their_own_order(tmp_path: Path) -> None:
+def test_all_ranks_change_to_the_same_settings_and_keep_their_own_order(
+    tmp_path: Path,
+) -> None:
     spawn(train, (str(tmp_path),), RANKS)
-    first, second = (json.loads((tmp_path / f"{rank}.json").read_text("utf-8")) for rank in range(RANKS))
+    first, second = (
+        json.loads((tmp_path / f"{rank}.json").read_text("utf-8"))
+        for rank in range(RANKS)
+    )
     assert first["in_order"]
     assert second["in_order"]
-    assert [workers for _, workers in first["switches"]] == [workers for _, workers in second["switches"]]
+    assert [workers for _, workers in first["switches"]] == [
+        workers for _, workers in second["switches"]
+    ]
     assert first["switches"]

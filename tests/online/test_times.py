@@ -1,4 +1,5 @@
-"""What was measured of settings in a training: whole epochs with whole epochs, a pace with a pace."""
+"""What was measured of settings in a training: whole epochs with whole epochs, a pace
+with a pace."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,23 +18,38 @@ PACE = Measured(0.25, 0.75)
 
 def epoch(batch_s: float, batches: int = 4) -> list[Window]:
     """A warm-up and the rest of an epoch, a quarter of it waiting."""
-    halves = [factories.window(WindowKind.WARM_UP, batches // 2), factories.window(WindowKind.STEADY, batches // 2)]
-    waits, steps = (0.25 * batch_s,) * (batches // 2), (0.75 * batch_s,) * (batches // 2)
+    halves = [
+        factories.window(WindowKind.WARM_UP, batches // 2),
+        factories.window(WindowKind.STEADY, batches // 2),
+    ]
+    waits, steps = (
+        (0.25 * batch_s,) * (batches // 2),
+        (0.75 * batch_s,) * (batches // 2),
+    )
     first, last = (replace(half, wait_s=waits, step_s=steps) for half in halves)
     return [replace(first, startup_s=waits[0]), replace(last, end_s=0.0)]
 
 
-def trial_with(num_workers: int, windows: Sequence[Window], *, persistent_workers: bool = False) -> Trial:
-    figures = measurement(1.0, batch_s=estimate(PACE.batch_s), stall_fraction=PACE.waiting_share)
+def trial_with(
+    num_workers: int, windows: Sequence[Window], *, persistent_workers: bool = False
+) -> Trial:
+    figures = measurement(
+        1.0, batch_s=estimate(PACE.batch_s), stall_fraction=PACE.waiting_share
+    )
     settings = loader_settings(num_workers, persistent_workers=persistent_workers)
     trial = recorded_trial(num_workers, BatchCost(0.0, 0.1))
-    return replace(trial, settings=settings, measurement=figures, windows=tuple(windows), batches=4)
+    return replace(
+        trial, settings=settings, measurement=figures, windows=tuple(windows), batches=4
+    )
 
 
 def test_whole_epochs_count_where_all_settings_have_some() -> None:
     first, second = trial_with(1, [*epoch(1.0), *epoch(2.0)]), trial_with(2, epoch(0.5))
     times = times_of([first, second])
-    assert times.measured == {first.settings: Measured(1.5, 0.25, True), second.settings: Measured(0.5, 0.25, True)}
+    assert times.measured == {
+        first.settings: Measured(1.5, 0.25, True),
+        second.settings: Measured(0.5, 0.25, True),
+    }
     assert (times.unit, times.text(1.5)) == ("an epoch", "6.00 s")
 
 
@@ -46,7 +62,9 @@ def test_a_pace_is_compared_with_a_pace_and_with_nothing_else() -> None:
     assert not times.is_mixed
 
 
-def test_an_epoch_too_short_for_a_pace_beside_settings_left_within_an_epoch_is_said_to_be_one() -> None:
+def test_an_epoch_too_short_for_a_pace_beside_settings_left_within_an_epoch_is_said_to_be_one() -> (
+    None
+):
     steady = factories.window(WindowKind.STEADY, 4)
     pace, short = trial_with(2, [steady]), trial_with(4, epoch(0.125))
     times = times_of([pace, short])
@@ -58,9 +76,14 @@ def test_an_epoch_too_short_for_a_pace_beside_settings_left_within_an_epoch_is_s
 
 
 def test_of_settings_that_have_both_the_whole_epochs_count_beside_a_mixture() -> None:
-    """Else the pace would wait for a whole epoch to compare with, for ever; a text names what it compares only."""
+    """Else the pace would wait for a whole epoch to compare with, for ever; a text
+    names what it compares only."""
     steady = factories.window(WindowKind.STEADY, 4)
-    pace, short, both = trial_with(2, [steady]), trial_with(4, epoch(0.125)), trial_with(8, [*epoch(0.0625), steady])
+    pace, short, both = (
+        trial_with(2, [steady]),
+        trial_with(4, epoch(0.125)),
+        trial_with(8, [*epoch(0.0625), steady]),
+    )
     times = times_of([pace, short, both])
     assert times.measured[both.settings].is_of_epochs
     assert texts.returned(times, short.settings, both.settings) == (
@@ -68,7 +91,10 @@ def test_of_settings_that_have_both_the_whole_epochs_count_beside_a_mixture() ->
     )
 
 
-@pytest.mark.parametrize("windows", [[], epoch(1.0)[1:], epoch(1.0, 2), [factories.window(WindowKind.WARM_UP, 4)]])
+@pytest.mark.parametrize(
+    "windows",
+    [[], epoch(1.0)[1:], epoch(1.0, 2), [factories.window(WindowKind.WARM_UP, 4)]],
+)
 def test_what_was_not_measured_is_unknown(windows: Sequence[Window]) -> None:
     """The end of an epoch, a shorter epoch, a warm-up."""
     assert not times_of([trial_with(1, windows)]).measured
@@ -78,7 +104,9 @@ def test_what_was_not_measured_is_unknown(windows: Sequence[Window]) -> None:
 def test_the_epoch_that_starts_persistent_workers_does_not_count_beside_others(
     persistent_workers: bool, batch_s: float
 ) -> None:
-    trial = trial_with(1, [*epoch(3.0), *epoch(1.0)], persistent_workers=persistent_workers)
+    trial = trial_with(
+        1, [*epoch(3.0), *epoch(1.0)], persistent_workers=persistent_workers
+    )
     assert times_of([trial]).batch_s == {trial.settings: batch_s}
 
 
@@ -99,6 +127,15 @@ def test_the_account_of_a_training_has_each_second_once() -> None:
         Part.OTHERS: 3.0, Part.UNSEEN: 2.0, Part.MAKING: 1.125, Part.STEP: 1.0, Part.STARTING: 1.0, Part.SAMPLER: 0.5,
         Part.MAIN: 0.125,
     })  # fmt: skip
-    left = account_of_training(windows, 8.75, LoaderTime(workers=2, starting_s=2.5, dropped_s=1.5), [validation])
+    left = account_of_training(
+        windows,
+        8.75,
+        LoaderTime(workers=2, starting_s=2.5, dropped_s=1.5),
+        [validation],
+    )
     changed_s = {part: left.seconds[part] - account.seconds[part] for part in Part}
-    assert changed_s == {**dict.fromkeys(Part, 0.0), Part.STARTING: 1.5, Part.UNSEEN: -1.5}
+    assert changed_s == {
+        **dict.fromkeys(Part, 0.0),
+        Part.STARTING: 1.5,
+        Part.UNSEEN: -1.5,
+    }

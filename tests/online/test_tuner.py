@@ -46,17 +46,34 @@ class Seen(TrainingTrial):
         batch_s, workers = self.batch_s(self.settings), self.settings.num_workers
         loop = LoopCosts(step_s=STEP_S, fork_s=0.01 if workers else 0.0)
         stall = max(0.0, 1 - STEP_S / batch_s)
-        figures = measurement(65.0, batch_s=factories.estimate(batch_s), stall_fraction=stall)
+        figures = measurement(
+            65.0, batch_s=factories.estimate(batch_s), stall_fraction=stall
+        )
         trial = recorded_trial(workers, self.cost, loop)
-        epochs = [whole_epoch(self.epochs_s[workers])] if workers in self.epochs_s else []
+        epochs = (
+            [whole_epoch(self.epochs_s[workers])] if workers in self.epochs_s else []
+        )
         windows = (*trial.windows, *epochs)
-        return replace(trial, settings=self.settings, measurement=figures, windows=windows, batches=10)
+        return replace(
+            trial,
+            settings=self.settings,
+            measurement=figures,
+            windows=windows,
+            batches=10,
+        )
 
 
 def whole_epoch(epoch_s: float) -> Window:
     """An epoch of ten batches, half of it waiting."""
     half_s = (epoch_s / 20,) * 10
-    return factories.window(WindowKind.EPOCH, 10, startup_s=half_s[0], wait_s=half_s, step_s=half_s, end_s=0.0)
+    return factories.window(
+        WindowKind.EPOCH,
+        10,
+        startup_s=half_s[0],
+        wait_s=half_s,
+        step_s=half_s,
+        end_s=0.0,
+    )
 
 
 class Simulated(Tuner):
@@ -76,11 +93,19 @@ class Simulated(Tuner):
 
 def as_predicted(settings: LoaderSettings) -> float:
     """As the costs say."""
-    loading_s = COST.wait_s / settings.num_workers if settings.num_workers else COST.wait_s + STEP_S
+    loading_s = (
+        COST.wait_s / settings.num_workers
+        if settings.num_workers
+        else COST.wait_s + STEP_S
+    )
     return max(STEP_S, loading_s)
 
 
-def tuner(start: int = 0, batch_s: Callable[[LoaderSettings], float] = as_predicted, **changes: Any) -> Simulated:
+def tuner(
+    start: int = 0,
+    batch_s: Callable[[LoaderSettings], float] = as_predicted,
+    **changes: Any,
+) -> Simulated:
     base = loader_settings(start, prefetch_factor=2).canonical()
     given: dict[str, Any] = {
         "tuning": Tuning(before=base, after=base), "start": new_record(factories.configuration()), "cpus": 4.0,
@@ -92,8 +117,11 @@ def tuner(start: int = 0, batch_s: Callable[[LoaderSettings], float] = as_predic
     return made
 
 
-def train(one: Tuner, epochs: int = 3, batches: int = 1000) -> list[tuple[int, int, int]]:
-    """Epoch, batch and workers of each change; the tuner is asked at each hundredth batch."""
+def train(
+    one: Tuner, epochs: int = 3, batches: int = 1000
+) -> list[tuple[int, int, int]]:
+    """Epoch, batch and workers of each change; the tuner is asked at each hundredth
+    batch."""
     one.batches_per_epoch = batches
     for _ in range(epochs):
         if plan := one.plan(0):
@@ -104,7 +132,10 @@ def train(one: Tuner, epochs: int = 3, batches: int = 1000) -> list[tuple[int, i
             if plan := one.plan(batch):
                 one.switched(plan, max(batch, plan.batch))
             one.observe()
-    return [(switch.epoch, switch.batch, switch.after.num_workers) for switch in one.tuning.switches]
+    return [
+        (switch.epoch, switch.batch, switch.after.num_workers)
+        for switch in one.tuning.switches
+    ]
 
 
 def test_one_change_in_the_first_epoch_then_it_is_decided() -> None:
@@ -121,12 +152,15 @@ def test_one_change_in_the_first_epoch_then_it_is_decided() -> None:
 @pytest.mark.parametrize(
     ("epochs_s", "takes"),
     [
-        ({}, "a batch takes 50.0 ms, 60 % of it"),  # as when the training step has become slower meanwhile
+        # as when the training step has become slower meanwhile
+        ({}, "a batch takes 50.0 ms, 60 % of it"),
         ({2: 9.0}, "a batch takes 50.0 ms, 60 % of it"),  # no whole epoch with 4
         ({2: 9.0, 4: 8.0}, "an epoch takes 8.00 s, 50 % of it"),
     ],
 )
-def test_whole_epochs_are_compared_with_whole_epochs_only(epochs_s: dict[int, float], takes: str) -> None:
+def test_whole_epochs_are_compared_with_whole_epochs_only(
+    epochs_s: dict[int, float], takes: str
+) -> None:
     one = tuner(2, lambda settings: 0.04 if settings.num_workers == 2 else 0.05)
     one.epochs_s = epochs_s
     one.epoch += 1
@@ -134,30 +168,46 @@ def test_whole_epochs_are_compared_with_whole_epochs_only(epochs_s: dict[int, fl
     plan = one.plan(100)
     assert plan
     assert re.search(r"it would take (4.52 s|20.1 ms) \(predicted\)$", plan.reason)
-    assert plan.reason.startswith("an epoch took 9.00 s" if epochs_s else "a batch took 40.0 ms")
+    assert plan.reason.startswith(
+        "an epoch took 9.00 s" if epochs_s else "a batch took 40.0 ms"
+    )
     one.switched(plan, 100)
     latest = one.observe()
     assert latest
     one.trials[one.current] = latest.trial(one.configuration, 4.0)
     one.end()
     took = "; it took 9.00 s at first" if len(epochs_s) > 1 else ""
-    reason = f"{takes} waiting for the loader{took}; training ended before more was timed"
+    reason = (
+        f"{takes} waiting for the loader{took}; training ended before more was timed"
+    )
     assert str(one.tuning) == f"num_workers=4 instead of 2: {reason}"
     assert one.tuning.gain == pytest.approx(9 / 8 if took else 0.8)
 
 
 def test_settings_that_were_not_timed_like_those_before_are_timed_further() -> None:
-    """The epochs with two workers were too short for a pace; with four, no whole epoch was timed yet."""
+    """The epochs with two workers were too short for a pace; with four, no whole epoch
+    was timed yet."""
     one = tuner(2)
     two, four = (loader_settings(number, prefetch_factor=2) for number in (2, 4))
     pace = replace(recorded_trial(4, COST, LoopCosts(step_s=STEP_S)), settings=four)
-    one.trials = {two: replace(recorded_trial(2, COST), settings=two, windows=(whole_epoch(9.0),), batches=10)}
+    one.trials = {
+        two: replace(
+            recorded_trial(2, COST),
+            settings=two,
+            windows=(whole_epoch(9.0),),
+            batches=10,
+        )
+    }
     one.tuning = replace(one.tuning, after=four)
     one.observation = Timed(four, 10, trial_so_far=pace)
     assert one.plan(100) is None
-    one.observation = Timed(four, 10, trial_so_far=replace(pace, windows=(whole_epoch(8.0),), batches=10))
+    one.observation = Timed(
+        four, 10, trial_so_far=replace(pace, windows=(whole_epoch(8.0),), batches=10)
+    )
     assert one.plan(0) is None
-    assert str(one.tuning).startswith("num_workers=4 instead of 2: an epoch takes 8.00 s")
+    assert str(one.tuning).startswith(
+        "num_workers=4 instead of 2: an epoch takes 8.00 s"
+    )
 
 
 @dataclass(eq=False)
@@ -171,7 +221,9 @@ class Timed(TrainingTrial):
         return self.trial_so_far
 
 
-def test_a_change_that_is_no_better_is_undone_and_not_stored_and_no_other_is_tried() -> None:
+def test_a_change_that_is_no_better_is_undone_and_not_stored_and_no_other_is_tried() -> (
+    None
+):
     one = tuner(2, lambda settings: 0.04 if settings.num_workers == 2 else 0.05)
     assert train(one) == [(0, 100, 4), (0, 200, 2)]
     assert one.tuning.after == one.base
@@ -179,10 +231,16 @@ def test_a_change_that_is_no_better_is_undone_and_not_stored_and_no_other_is_tri
         "num_workers=2 stays: a batch took 50.0 ms with num_workers=4 and 40.0 ms with num_workers=2"
     )
     assert (found := record(one).verdict)
-    assert (found.recommended.num_workers, found.fastest.num_workers, found.provisional) == (2, 2, False)
+    assert (
+        found.recommended.num_workers,
+        found.fastest.num_workers,
+        found.provisional,
+    ) == (2, 2, False)
 
 
-def test_the_best_as_measured_is_stored_and_provisional_unless_the_settings_in_use_were_timed() -> None:
+def test_the_best_as_measured_is_stored_and_provisional_unless_the_settings_in_use_were_timed() -> (
+    None
+):
     early = tuner(2)
     early.epoch += 1
     early.observe()
@@ -191,7 +249,11 @@ def test_the_best_as_measured_is_stored_and_provisional_unless_the_settings_in_u
     early.switched(plan, 100)  # the training ends before four workers were timed
     early.end()
     assert (found := record(early).verdict)
-    assert (early.tuning.after.num_workers, found.recommended.num_workers, found.provisional) == (4, 2, True)
+    assert (
+        early.tuning.after.num_workers,
+        found.recommended.num_workers,
+        found.provisional,
+    ) == (4, 2, True)
     train(longer := tuner(2))
     assert longer.tuning.after.num_workers == 4
     longer.give_up("its epochs are longer")
@@ -200,8 +262,14 @@ def test_the_best_as_measured_is_stored_and_provisional_unless_the_settings_in_u
 
 
 def test_the_best_of_several_settings_that_were_tried_is_used_in_the_end() -> None:
-    """Storage serves four workers, which the costs of batches do not show: more become ever slower."""
-    one = tuner(1, lambda settings: {1: 0.1, 2: 0.06, 3: 0.05, 4: 0.04}.get(settings.num_workers, 0.05))
+    """Storage serves four workers, which the costs of batches do not show: more become
+    ever slower."""
+    one = tuner(
+        1,
+        lambda settings: {1: 0.1, 2: 0.06, 3: 0.05, 4: 0.04}.get(
+            settings.num_workers, 0.05
+        ),
+    )
     one.cost = BatchCost(cpu_s=0.0, wait_s=0.1)
     changes = train(one)
     tried = [workers for _, _, workers in changes]
@@ -216,38 +284,49 @@ def test_a_loader_that_cannot_change_in_an_epoch_changes_before_the_next_one() -
 
 
 @pytest.mark.parametrize(("start", "changes"), [(0, [(0, 100, 1)]), (1, []), (2, [])])
-def test_workers_that_would_repeat_samples_are_not_tried(start: int, changes: list[tuple[int, int, int]]) -> None:
+def test_workers_that_would_repeat_samples_are_not_tried(
+    start: int, changes: list[tuple[int, int, int]]
+) -> None:
     one = tuner(start, lambda settings: 0.12 - 0.02 * settings.num_workers)
     one.distributes_among = 1
     assert train(one) == changes
     assert "every worker has all samples" in str(one.tuning)
 
 
-@pytest.mark.parametrize(("workers_of_program", "end"), [(0, (0, 200, 0)), (2, (1, 0, 0))])
+@pytest.mark.parametrize(
+    ("workers_of_program", "end"), [(0, (0, 200, 0)), (2, (1, 0, 0))]
+)
 def test_workers_are_given_up_within_an_epoch_only_where_the_program_has_none(
     workers_of_program: int, end: tuple[int, int, int]
 ) -> None:
     base = loader_settings(workers_of_program, prefetch_factor=2).canonical()
     tuning = Tuning(before=base, after=base.with_workers(0))
-    one = tuner(batch_s=lambda settings: 0.12 if settings.num_workers else 0.1, tuning=tuning)
+    one = tuner(
+        batch_s=lambda settings: 0.12 if settings.num_workers else 0.1, tuning=tuning
+    )
     assert train(one) == [(0, 100, 4), end]
 
 
 @pytest.mark.parametrize(("alone_s", "workers"), [(0.03, 0), (0.09, 8)])
-def test_no_workers_are_tried_where_handing_a_batch_over_costs_much(alone_s: float, workers: int) -> None:
+def test_no_workers_are_tried_where_handing_a_batch_over_costs_much(
+    alone_s: float, workers: int
+) -> None:
     one = tuner(8, lambda settings: 0.06 if settings.num_workers else alone_s, cpus=1.0)
     one.cost = BatchCost(cpu_s=0.04, wait_s=0.0, copy_s=0.02)
     assert train(one) == [(1, 0, 0), (1, 100, 8)][: 1 + (workers > 0)]
 
 
 @pytest.mark.parametrize(("limit", "changes"), [(0, []), (2, [(0, 100, 2)])])
-def test_the_limit_of_workers_is_kept(limit: int, changes: list[tuple[int, int, int]]) -> None:
+def test_the_limit_of_workers_is_kept(
+    limit: int, changes: list[tuple[int, int, int]]
+) -> None:
     assert train(tuner(most_workers=limit)) == changes
 
 
 @dataclass
 class Ranks:
-    """The plans that a rank has published; another one reads the first one at its next look after ``late``."""
+    """The plans that a rank has published; another one reads the first one at its next
+    look after ``late``."""
 
     leads: bool
     plans: list[Plan] = field(default_factory=list)
@@ -262,7 +341,8 @@ class Ranks:
 
 
 @pytest.mark.parametrize(
-    ("within", "late", "change"), [(False, 0, (1, 0, 4)), (True, 0, (0, 106, 4)), (False, 13, (2, 0, 4))]
+    ("within", "late", "change"),
+    [(False, 0, (1, 0, 4)), (True, 0, (0, 106, 4)), (False, 13, (2, 0, 4))],
 )
 def test_other_ranks_change_at_the_batch_that_rank_0_has_chosen_or_before_the_next_epoch(
     within: bool, late: int, change: tuple[int, int, int]
@@ -277,7 +357,9 @@ def test_other_ranks_change_at_the_batch_that_rank_0_has_chosen_or_before_the_ne
     assert follower.tuning.reason == leader.tuning.reason
 
 
-@pytest.mark.parametrize(("ranks", "changes"), [("1", [(0, 106, 4)]), ("8", [(0, 106, 1)]), ("20", [])])
+@pytest.mark.parametrize(
+    ("ranks", "changes"), [("1", [(0, 106, 4)]), ("8", [(0, 106, 1)]), ("20", [])]
+)
 def test_workers_of_all_ranks_of_a_host_must_fit_and_the_line_says_why_none_do(
     monkeypatch: pytest.MonkeyPatch, ranks: str, changes: list[Any]
 ) -> None:
@@ -285,17 +367,24 @@ def test_workers_of_all_ranks_of_a_host_must_fit_and_the_line_says_why_none_do(
     monkeypatch.setattr(resources, "now", lambda _: free)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", ranks)
     assert train(one := tuner(others=Ranks(leads=True))) == changes
-    assert ("other settings were not tried: it needs 240 threads (80 workers)" in str(one.tuning)) == (not changes)
+    assert (
+        "other settings were not tried: it needs 240 threads (80 workers)"
+        in str(one.tuning)
+    ) == (not changes)
 
 
 @pytest.mark.parametrize(("end_s", "fits"), [(None, True), (0.1, False)])
 def test_batches_in_use_make_room_for_those_of_the_next_epoch_unless_theirs_has_ended(
     monkeypatch: pytest.MonkeyPatch, end_s: float | None, fits: bool
 ) -> None:
-    monkeypatch.setattr(resources, "now", lambda _: resources.FreeResources(shm_bytes=2**20))
+    monkeypatch.setattr(
+        resources, "now", lambda _: resources.FreeResources(shm_bytes=2**20)
+    )
     one = tuner(4)
     windows = (factories.window(batch_bytes=2**18, end_s=end_s),)
-    one.trials[one.current] = replace(recorded_trial(4, COST), settings=one.current, windows=windows)
+    one.trials[one.current] = replace(
+        recorded_trial(4, COST), settings=one.current, windows=windows
+    )
     decision = decision_for(one)
     assert (isinstance(decision, Keep) and decision.refusal != "") != fits
 
@@ -310,7 +399,9 @@ def test_settings_that_no_longer_fit_are_considered_again() -> None:
     assert waiting is not None
     assert waiting.num_workers == first.num_workers
     one.cost = BatchCost(cpu_s=0.0, wait_s=0.32)
-    one.batch_s = lambda settings: max(STEP_S, one.cost.wait_s / max(1, settings.num_workers))
+    one.batch_s = lambda settings: max(
+        STEP_S, one.cost.wait_s / max(1, settings.num_workers)
+    )
     one.look_again("training waits for data 75 % of the time")
     assert lines[-1].endswith("settings are reconsidered")
     assert not one.tuning.is_decided
@@ -322,7 +413,9 @@ def test_settings_that_no_longer_fit_are_considered_again() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"once": True}, {"others": object()}])
-def test_settings_stay_where_that_is_asked_for_or_ranks_would_have_to_agree(changes: dict[str, Any]) -> None:
+def test_settings_stay_where_that_is_asked_for_or_ranks_would_have_to_agree(
+    changes: dict[str, Any],
+) -> None:
     one = tuner(4, **changes)
     one.trials[one.current] = recorded_trial(4, COST, LoopCosts())
     one.watch_on()

@@ -1,4 +1,5 @@
-"""When settings that were decided are reconsidered: training runs of hours, simulated, with planted changes."""
+"""When settings that were decided are reconsidered: training runs of hours, simulated,
+with planted changes."""
 
 import math
 import random
@@ -42,8 +43,11 @@ class World:
         return choice.choose(costs_s, 0.03).num_workers
 
 
-def train(world: Callable[[float], World], hours: float, seed: int = 0) -> Iterator[tuple[float, int, int]]:
-    """A training with epochs of ten minutes, a validation pass of a minute after each, and noise.
+def train(
+    world: Callable[[float], World], hours: float, seed: int = 0
+) -> Iterator[tuple[float, int, int]]:
+    """A training with epochs of ten minutes, a validation pass of a minute after each,
+    and noise.
 
     The moments of decisions, s, with the workers before and after.
     """
@@ -55,11 +59,17 @@ def train(world: Callable[[float], World], hours: float, seed: int = 0) -> Itera
         while now_s < until_s:
             current = world(now_s)
             asked_s = now_s + current.step_s
-            wait_s = max(0.0, current.batch_s(workers) - current.step_s) + max(0.0, draw.gauss(0.0, 0.002))
+            wait_s = max(0.0, current.batch_s(workers) - current.step_s) + max(
+                0.0, draw.gauss(0.0, 0.002)
+            )
             if draw.random() < 2e-4:
                 wait_s += 2.0  # one long read
             now_s = asked_s + wait_s
-            busy = current.making_s / current.batch_s(workers) / workers if workers else 1.0
+            busy = (
+                current.making_s / current.batch_s(workers) / workers
+                if workers
+                else 1.0
+            )
             if waiting.note(asked_s, now_s, partial(min, 1.0, busy)):
                 now_s += LOOK_S
                 before, workers = workers, world(now_s).chosen()
@@ -84,7 +94,8 @@ def test_storage_that_is_slower_for_ten_minutes_gets_more_workers_for_as_long() 
         lambda s: World(making_s=0.32 if slow[0] <= s < slow[1] else 0.12), 4.0
     )
     assert (first, second) == ([3, 7], [7, 3])
-    assert 30.0 <= first_s - slow[0] < 120.0 + LOOK_S  # a validation pass may lie between
+    # a validation pass may lie between
+    assert 30.0 <= first_s - slow[0] < 120.0 + LOOK_S
     assert second_s - first_s >= 600.0
     assert second_s - slow[1] < 240.0
 
@@ -95,7 +106,8 @@ def test_storage_that_is_slower_for_ten_minutes_gets_more_workers_for_as_long() 
         (World(making_s=0.24, cpu_s=0.04), 5),  # longer samples
         (World(step_s=0.025), 5),  # a step twice as fast
         (World(making_s=0.2, cpus=1.0), 4),  # a neighbour on half of the CPUs
-        (World(step_s=0.2), 1),  # a step that is slower: it does not wait, and most workers are idle
+        # a step that is slower: it does not wait, and most workers are idle
+        (World(step_s=0.2), 1),
     ],
 )
 def test_a_lasting_change_is_answered_once(changed: World, after: int) -> None:
@@ -105,17 +117,27 @@ def test_a_lasting_change_is_answered_once(changed: World, after: int) -> None:
 
 
 def test_changes_that_return_every_few_minutes_do_not_make_it_swing() -> None:
-    """Never more often than every ten minutes, and in none of them for longer than a look."""
-    at_s = [s for s, *_ in train(lambda s: World(making_s=0.32 if math.floor(s / 240.0) % 2 else 0.12), 3.0)]
+    """Never more often than every ten minutes, and in none of them for longer than a
+    look."""
+    at_s = [
+        s
+        for s, *_ in train(
+            lambda s: World(making_s=0.32 if math.floor(s / 240.0) % 2 else 0.12), 3.0
+        )
+    ]
     assert len(at_s) <= 6 * 3
     assert all(later - earlier >= 600.0 for earlier, later in pairwise(at_s))
 
 
 def test_what_an_accelerator_waits_counts_where_it_is_known() -> None:
-    """The settings were decided long ago, within an epoch; the host waits all the time."""
+    """The settings were decided long ago, within an epoch; the host waits all the
+    time."""
     for waited_s, is_reconsidered in ((0.0, False), (math.inf, True)):
         waiting = Waiting(0.0, 2, 5e4)
-        found = [waiting.note(5e4 + n - 1, 5e4 + n, lambda: 1.0, waited_s) for n in range(1, 900)]
+        found = [
+            waiting.note(5e4 + n - 1, 5e4 + n, lambda: 1.0, waited_s)
+            for n in range(1, 900)
+        ]
         assert any(found) == is_reconsidered
 
 

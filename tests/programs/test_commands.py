@@ -1,4 +1,5 @@
-"""``nws-sweep autotune``, ``search`` and ``watch`` as a user types them: the program is as without."""
+"""``nws-sweep autotune``, ``search`` and ``watch`` as a user types them: the program is
+as without."""
 
 import signal
 import sys
@@ -11,8 +12,8 @@ from tests.conftest import run_python
 from tests.factories import failed_trial, search_result, trial
 from tests.roots import made_up
 
-# Sets what only has an effect before torch is imported; looks for torch first, as other packages do; pickles what only
-# the main module knows; ends with a status.
+# Sets what only has an effect before torch is imported; looks for torch first, as
+# other packages do; pickles what only the main module knows; ends with a status.
 TRAIN = """\
 import os
 
@@ -58,17 +59,25 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    return made_up(tmp_path / "project", {"train.py": TRAIN, "beside.py": "VALUE = 7\n"})
+    return made_up(
+        tmp_path / "project", {"train.py": TRAIN, "beside.py": "VALUE = 7\n"}
+    )
 
 
 @pytest.mark.parametrize(
-    ("name", "how"), [("autotune", ("train.py",)), pytest.param("watch", ("-m", "train"), marks=pytest.mark.extended)]
+    ("name", "how"),
+    [
+        ("autotune", ("train.py",)),
+        pytest.param("watch", ("-m", "train"), marks=pytest.mark.extended),
+    ],
 )
 def test_a_program_does_what_it_does_without(
     project: Path, environment: dict[str, str], name: str, how: tuple[str, ...]
 ) -> None:
     plain = run_python(project, environment, *how, "--epochs", "2", "-m")
-    with_hook = run_python(project, environment, "-m", "nws_sweep", name, *how, "--epochs", "2", "-m")
+    with_hook = run_python(
+        project, environment, "-m", "nws_sweep", name, *how, "--epochs", "2", "-m"
+    )
     assert plain.returncode == with_hook.returncode == 3, with_hook.stderr
     assert with_hook.stdout == plain.stdout
     line, *account = with_hook.stderr.splitlines()
@@ -89,7 +98,17 @@ def test_a_search_ends_the_program_with_a_report(
     project: Path, environment: dict[str, str], name: str, printed: str
 ) -> None:
     options = ("--num-workers", "0,4", "--time-limit", "8")
-    done = run_python(project, environment, "-m", "nws_sweep", name, *options, "train.py", "--epochs", "2")
+    done = run_python(
+        project,
+        environment,
+        "-m",
+        "nws_sweep",
+        name,
+        *options,
+        "train.py",
+        "--epochs",
+        "2",
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("['--epochs', '2'] train.py __main__")
     assert printed in done.stdout
@@ -134,10 +153,15 @@ def test_a_loader_that_cannot_be_pickled_is_searched_in_a_fork_of_the_program_wh
 ) -> None:
     made_up(tmp_path, {"train.py": _HANDLES})
     options = ("--num-workers", "0,2", "--time-limit", "8")
-    done = run_python(tmp_path, environment, "-m", "nws_sweep", "search", *options, "train.py")
+    done = run_python(
+        tmp_path, environment, "-m", "nws_sweep", "search", *options, "train.py"
+    )
     assert done.returncode == 1, done.stderr  # a candidate has failed
     assert "forked workers share dataset.table (sqlite3.Connection)" in done.stderr
-    assert f"num_workers=2 is excluded: the workers read {tmp_path}/train.py through one open file" in done.stderr
+    assert (
+        f"num_workers=2 is excluded: the workers read {tmp_path}/train.py through one open file"
+        in done.stderr
+    )
     assert "nws_sweep: DataLoader(..., num_workers=0)" in done.stderr
     assert "a batch" not in done.stdout.splitlines()
 
@@ -145,35 +169,72 @@ def test_a_loader_that_cannot_be_pickled_is_searched_in_a_fork_of_the_program_wh
 def test_a_failed_candidate_is_the_exit_status_of_a_search_that_has_succeeded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert command._keep(search_result(trial(0, 8.0), failed_trial(2)), tmp_path, "run", explains=False) == 1
+    assert (
+        command._keep(
+            search_result(trial(0, 8.0), failed_trial(2)),
+            tmp_path,
+            "run",
+            explains=False,
+        )
+        == 1
+    )
     monkeypatch.setattr(command, "report", lambda folder, prints: 0)
     found = search_result(trial(0, 8.0))
-    assert [command._keep(found, tmp_path, "run", explains=one) for one in (False, True)] == [0, 1]
+    assert [
+        command._keep(found, tmp_path, "run", explains=one) for one in (False, True)
+    ] == [0, 1]
     lines = capsys.readouterr().err
     assert "no calls were timed" in lines
     assert lines.endswith("nws_sweep: DataLoader(..., num_workers=0)\n")
 
 
-def test_an_exception_has_the_programs_own_traceback(tmp_path: Path, environment: dict[str, str]) -> None:
-    made_up(tmp_path, {"train.py": 'def fails():\n    raise ValueError("out of luck")\n\n\nfails()\n'})
+def test_an_exception_has_the_programs_own_traceback(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    made_up(
+        tmp_path,
+        {
+            "train.py": 'def fails():\n    raise ValueError("out of luck")\n\n\nfails()\n'
+        },
+    )
     plain = run_python(tmp_path, environment, "train.py")
     tuned = run_python(tmp_path, environment, "-m", "nws_sweep", "autotune", "train.py")
     assert (plain.returncode, tuned.returncode) == (1, 1)
     lines = tuned.stderr.splitlines(keepends=True)
-    line = next(line for line in lines if line.startswith("nws_sweep: train.py ended without iterating over a torch "))
+    line = next(
+        line
+        for line in lines
+        if line.startswith("nws_sweep: train.py ended without iterating over a torch ")
+    )
     assert tuned.stderr.replace(line, "") == plain.stderr
 
 
-def test_an_interrupted_program_ends_by_the_signal(tmp_path: Path, environment: dict[str, str]) -> None:
-    made_up(tmp_path, {"train.py": "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n"})
-    assert run_python(tmp_path, environment, "-m", "nws_sweep", "watch", "train.py").returncode == -signal.SIGINT
+def test_an_interrupted_program_ends_by_the_signal(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    made_up(
+        tmp_path,
+        {
+            "train.py": "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n"
+        },
+    )
+    assert (
+        run_python(
+            tmp_path, environment, "-m", "nws_sweep", "watch", "train.py"
+        ).returncode
+        == -signal.SIGINT
+    )
 
 
-@pytest.mark.parametrize(("name", "ending"), [("search", ""), ("explain", "raise SystemExit")])
+@pytest.mark.parametrize(
+    ("name", "ending"), [("search", ""), ("explain", "raise SystemExit")]
+)
 def test_a_search_without_a_training_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, ending: str
 ) -> None:
-    program = made_up(tmp_path, {"train.py": f"trained = True\n{ending}\n"}) / "train.py"
+    program = (
+        made_up(tmp_path, {"train.py": f"trained = True\n{ending}\n"}) / "train.py"
+    )
     monkeypatch.setattr(sys, "argv", [*sys.argv])
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
@@ -184,17 +245,30 @@ def test_a_search_without_a_training_is_an_error(
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["autotune"], "autotune: name a program, as in nws-sweep autotune train.py ARGUMENTS"),
-        (["watch", "missing.py"], "missing.py: no such file; expected a program, such as train.py, or -m MODULE"),
-        (["watch", "-m", "tests.missing"], "-m tests.missing: no such module, or a package without __main__"),
+        (
+            ["autotune"],
+            "autotune: name a program, as in nws-sweep autotune train.py ARGUMENTS",
+        ),
+        (
+            ["watch", "missing.py"],
+            "missing.py: no such file; expected a program, such as train.py, or -m MODULE",
+        ),
+        (
+            ["watch", "-m", "tests.missing"],
+            "-m tests.missing: no such module, or a package without __main__",
+        ),
     ],
 )
-def test_wrong_usage_is_a_line(words: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_is_a_line(
+    words: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert command.run(words) == 2
     assert capsys.readouterr().err.startswith(f"nws_sweep: {line}")
 
 
-def test_a_program_that_does_not_compile_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_program_that_does_not_compile_is_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     program = made_up(tmp_path, {"train.py": "def broken(:\n"}) / "train.py"
     assert command.run(["watch", str(program)]) == 2
     assert "train.py: SyntaxError: invalid syntax" in capsys.readouterr().err

@@ -34,7 +34,13 @@ class Told:
         self.lines: list[str] = []
         self.kept: list[SearchRecord] = []
         say = self.lines.append
-        self.reporting = Reporting(announce=say, warn=say, keep=self.kept.append, progress=False, option="--loader ")
+        self.reporting = Reporting(
+            announce=say,
+            warn=say,
+            keep=self.kept.append,
+            progress=False,
+            option="--loader ",
+        )
 
 
 NONE_SEEN = (
@@ -49,7 +55,8 @@ def told() -> Told:
 
 
 def run(hook: ProgramHook, program: Callable[[], Any]) -> int | None:
-    """The exit status with which the program was ended; None if it has ended by itself."""
+    """The exit status with which the program was ended; None if it has ended by
+    itself."""
     before = DataLoader._get_iterator
     hook.start()
     try:
@@ -62,7 +69,9 @@ def run(hook: ProgramHook, program: Callable[[], Any]) -> int | None:
     return None
 
 
-def test_a_search_ends_the_program_at_the_first_batch_of_its_training(told: Told, searched: list[Any]) -> None:
+def test_a_search_ends_the_program_at_the_first_batch_of_its_training(
+    told: Told, searched: list[Any]
+) -> None:
     validation, training = validation_and_training()
     reached: list[Any] = []
 
@@ -77,7 +86,8 @@ def test_a_search_ends_the_program_at_the_first_batch_of_its_training(told: Told
         reached.append("next")
 
     keep = told.reporting.keep
-    reporting = replace(told.reporting, keep=lambda record: keep(record) or 1)  # a candidate failed
+    # a candidate failed
+    reporting = replace(told.reporting, keep=lambda record: keep(record) or 1)
     assert run(SearchHook(reporting, None), program) == 1
     assert reached == [8, 3, 8, "iter"]
     assert searched == [training]
@@ -93,7 +103,11 @@ def test_a_search_ends_the_program_at_the_first_batch_of_its_training(told: Told
     ],
 )
 def test_a_search_that_is_not_possible_ends_the_program(
-    told: Told, monkeypatch: pytest.MonkeyPatch, error: BaseException, status: int, line: str
+    told: Told,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    status: int,
+    line: str,
 ) -> None:
     def fails(*_: Any, **__: Any) -> None:
         raise error
@@ -106,7 +120,13 @@ def test_a_search_that_is_not_possible_ends_the_program(
 
 @pytest.mark.parametrize(
     ("workers", "cause"),
-    [("fork", "no pickle, and forking the program instead is unsafe: thread 7 (beat)"), ("spawn", "no pickle")],
+    [
+        (
+            "fork",
+            "no pickle, and forking the program instead is unsafe: thread 7 (beat)",
+        ),
+        ("spawn", "no pickle"),
+    ],
 )
 def test_a_loader_that_can_neither_be_pickled_nor_forked_ends_the_program_with_the_reason(
     told: Told, monkeypatch: pytest.MonkeyPatch, workers: str, cause: str
@@ -116,13 +136,17 @@ def test_a_loader_that_can_neither_be_pickled_nor_forked_ends_the_program_with_t
 
     monkeypatch.setattr(nws_sweep.api, "search", fails)
     monkeypatch.setattr(forking, "obstacle_in_program", lambda: "thread 7 (beat)")
-    loader = DataLoader(Plain(8), shuffle=True, num_workers=1, multiprocessing_context=workers)
+    loader = DataLoader(
+        Plain(8), shuffle=True, num_workers=1, multiprocessing_context=workers
+    )
     assert run(SearchHook(told.reporting, None), lambda: list(loader)) == 1
     (line,) = told.lines
     assert line.startswith(f"the search failed: {cause}; in the program, open files")
 
 
-def test_a_search_in_a_thread_ends_the_program_that_waits_for_its_batches(told: Told, searched: list[Any]) -> None:
+def test_a_search_in_a_thread_ends_the_program_that_waits_for_its_batches(
+    told: Told, searched: list[Any]
+) -> None:
     """As a loader that reads ahead in a thread does."""
     _, training = validation_and_training()
     batches: queue.Queue[Any] = queue.Queue()
@@ -145,13 +169,23 @@ def test_a_search_in_a_thread_ends_the_program_that_waits_for_its_batches(told: 
     assert searched == [training]
 
 
-def test_a_loader_that_keeps_its_iterator_is_searched_without_it(told: Told, searched: list[Any]) -> None:
-    assert run(SearchHook(told.reporting, None), lambda: list(Endless(Plain(8), shuffle=True))) == 0
+def test_a_loader_that_keeps_its_iterator_is_searched_without_it(
+    told: Told, searched: list[Any]
+) -> None:
+    assert (
+        run(
+            SearchHook(told.reporting, None),
+            lambda: list(Endless(Plain(8), shuffle=True)),
+        )
+        == 0
+    )
     assert [type(loader.iterator) for loader in searched] == [KeptIterator]
 
 
 @pytest.mark.parametrize(("wanted", "index"), [(1, 0), (2, 1), ("Plain", 0)])
-def test_a_loader_may_be_named(told: Told, searched: list[Any], wanted: int | str, index: int) -> None:
+def test_a_loader_may_be_named(
+    told: Told, searched: list[Any], wanted: int | str, index: int
+) -> None:
     both = validation_and_training()
 
     def program() -> None:
@@ -182,7 +216,9 @@ def test_a_program_without_a_training_ends_with_a_line(
     assert told.kept == []
 
 
-def test_a_forked_process_and_other_ranks_need_no_search(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forked_process_and_other_ranks_need_no_search(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An exit status of 1 would make torchrun end the first rank, which searches."""
     hook = SearchHook(told.reporting, None)
     with monkeypatch.context() as rank:
@@ -195,12 +231,24 @@ def test_a_forked_process_and_other_ranks_need_no_search(told: Told, monkeypatch
 @pytest.mark.parametrize(
     ("make", "line"),
     [
-        (lambda told: SearchHook(told, 0), "loader=0: must be null, an integer of at least 1, or the name of"),
+        (
+            lambda told: SearchHook(told, 0),
+            "loader=0: must be null, an integer of at least 1, or the name of",
+        ),
         (lambda told: TuningHook(told, "a b"), "loader='a b': must be"),
-        (lambda told: TuningHook(told, None, reuse="often"), "reuse='often': must be never or fresh or always"),
+        (
+            lambda told: TuningHook(told, None, reuse="often"),
+            "reuse='often': must be never or fresh or always",
+        ),
         (lambda told: SearchHook(told, True), "loader=True: must be"),
-        (lambda told: SearchHook(told, None, strategy="fast"), "strategy='fast': must be adaptive or"),
-        (lambda told: TuningHook(told, None, settings=["pin_memory"]), "settings=\\['pin_memory'\\]: must be"),
+        (
+            lambda told: SearchHook(told, None, strategy="fast"),
+            "strategy='fast': must be adaptive or",
+        ),
+        (
+            lambda told: TuningHook(told, None, settings=["pin_memory"]),
+            "settings=\\['pin_memory'\\]: must be",
+        ),
     ],
 )
 def test_a_wrong_option_is_refused_before_the_program_begins(
@@ -226,19 +274,34 @@ def test_datasets_that_are_made_for_one_epoch_each_share_a_tuner_and_are_not_kep
             gc.collect()
 
     run(hook, program)
-    assert [(one.number, one.tuner.epoch, one.tuner.batches) for one in hook._followed] == [(1, 2, 12), (2, 2, 9)]
+    assert [
+        (one.number, one.tuner.epoch, one.tuner.batches) for one in hook._followed
+    ] == [(1, 2, 12), (2, 2, 9)]
 
 
-def test_parts_of_one_dataset_that_are_in_use_together_have_a_tuner_each(told: Told) -> None:
+def test_parts_of_one_dataset_that_are_in_use_together_have_a_tuner_each(
+    told: Told,
+) -> None:
     dataset = Plain(10)
-    parts = [DataLoader(dataset, sampler=SubsetRandomSampler(range(*ends))) for ends in ((0, 7), (7, 10))]
+    parts = [
+        DataLoader(dataset, sampler=SubsetRandomSampler(range(*ends)))
+        for ends in ((0, 7), (7, 10))
+    ]
     hook = TuningHook(told.reporting, None, reuse="never")
     run(hook, lambda: [len(list(part)) for _ in range(2) for part in parts])
-    assert [(one.tuner.epoch, one.tuner.batches) for one in hook._followed] == [(1, 14), (1, 6)]
+    assert [(one.tuner.epoch, one.tuner.batches) for one in hook._followed] == [
+        (1, 14),
+        (1, 6),
+    ]
 
 
-def test_of_several_trainings_the_longest_is_tuned_and_the_others_are_named(told: Told) -> None:
-    short, long = (DataLoader(kind(length), shuffle=True) for kind, length in ((Plain, 4), (With, 40)))
+def test_of_several_trainings_the_longest_is_tuned_and_the_others_are_named(
+    told: Told,
+) -> None:
+    short, long = (
+        DataLoader(kind(length), shuffle=True)
+        for kind, length in ((Plain, 4), (With, 40))
+    )
 
     def program() -> None:
         with torch.no_grad():
@@ -261,7 +324,9 @@ class Slow(Plain):
 
 
 def test_two_loaders_in_turn_are_both_tuned_and_a_validation_is_not(told: Told) -> None:
-    first, second, validation = (DataLoader(data, shuffle=True) for data in (Slow(8), Plain(9), Plain(5)))
+    first, second, validation = (
+        DataLoader(data, shuffle=True) for data in (Slow(8), Plain(9), Plain(5))
+    )
     hook = TuningHook(told.reporting, None, reuse="never")
 
     def program() -> None:
@@ -271,7 +336,11 @@ def test_two_loaders_in_turn_are_both_tuned_and_a_validation_is_not(told: Told) 
         list(pairs)
 
     run(hook, program)
-    assert [hook._is_training(followed.tuner) for followed in hook._followed] == [True, True, False]
+    assert [hook._is_training(followed.tuner) for followed in hook._followed] == [
+        True,
+        True,
+        False,
+    ]
     taken = "DataLoader 1 (Slow) was taken as the training DataLoader, not DataLoader 3 (Plain)"
     assert told.lines == [f"{taken}; --loader 3 chooses another"]
 
@@ -292,12 +361,19 @@ def test_of_loaders_in_turn_the_slowest_is_selected(told: Told) -> None:
 def test_nothing_to_tune_is_a_line(told: Told) -> None:
     run(TuningHook(told.reporting, None), lambda: None)
     assert told.lines == [NONE_SEEN]
-    run(TuningHook(told.reporting, "MNIST", reuse="never"), lambda: list(DataLoader(Plain(4))))
+    run(
+        TuningHook(told.reporting, "MNIST", reuse="never"),
+        lambda: list(DataLoader(Plain(4))),
+    )
     wanted = "of the class or number MNIST, but over DataLoader 1 (Plain)"
-    assert told.lines[1:] == [f"train.py ended without iterating over a DataLoader {wanted}"]
+    assert told.lines[1:] == [
+        f"train.py ended without iterating over a DataLoader {wanted}"
+    ]
 
 
-def test_an_answer_that_cannot_be_kept_is_a_line_and_the_program_goes_on(told: Told) -> None:
+def test_an_answer_that_cannot_be_kept_is_a_line_and_the_program_goes_on(
+    told: Told,
+) -> None:
     def keep(_: SearchRecord) -> None:
         raise PermissionError("no such folder")
 
@@ -322,7 +398,9 @@ def test_a_forked_process_has_its_own_iterators_and_says_nothing(
 def test_a_loader_that_the_program_tunes_itself_is_searched_as_it_was_and_else_left_alone(
     told: Told, searched: list[Any]
 ) -> None:
-    made = nws_sweep.autotune(DataLoader(Plain(8), shuffle=True), reuse=False, progress=False)
+    made = nws_sweep.autotune(
+        DataLoader(Plain(8), shuffle=True), reuse=False, progress=False
+    )
     assert run(SearchHook(told.reporting, None), lambda: list(made)) == 0
     assert searched == [made]
     run(TuningHook(told.reporting, None), lambda: list(made))

@@ -8,7 +8,9 @@ from nws_sweep.errors import ConfigurationError
 from nws_sweep.records import atomic
 
 
-def test_writing_replaces_the_whole_file_with_the_mode_of_the_umask(tmp_path: Path) -> None:
+def test_writing_replaces_the_whole_file_with_the_mode_of_the_umask(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "a.txt"
     path.write_text("old and longer")
     old_mask = os.umask(0o027)
@@ -37,12 +39,16 @@ def test_an_interrupted_rename_keeps_the_old_file_and_no_temporary_file(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_durable_file_is_synced_before_it_is_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_durable_file_is_synced_before_it_is_renamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     synced: list[str] = []
     path = tmp_path / "result.json"
 
     def sync(descriptor: int) -> None:
-        synced.append(f"{'folder' if Path(f'/proc/self/fd/{descriptor}').is_dir() else 'file'}, there: {path.exists()}")
+        synced.append(
+            f"{'folder' if Path(f'/proc/self/fd/{descriptor}').is_dir() else 'file'}, there: {path.exists()}"
+        )
 
     monkeypatch.setattr(os, "fsync", sync)
     atomic.write_text(tmp_path / "plot.svg", "not synced")
@@ -66,16 +72,30 @@ def test_the_home_folder_is_expanded_or_replaced_by_a_private_folder(
     (tmp_path / name).symlink_to(tmp_path)  # anybody could have made these
     (tmp_path / f"{name}-2").mkdir(0o755)
     for _ in range(2):
-        assert atomic.expand_user("~/.cache/x") == tmp_path / f"{name}-3" / ".cache" / "x"
+        assert (
+            atomic.expand_user("~/.cache/x") == tmp_path / f"{name}-3" / ".cache" / "x"
+        )
     assert atomic.is_private(tmp_path / f"{name}-3")
     monkeypatch.setattr(tempfile, "tempdir", "/dev/null")
-    assert atomic.expand_user("~/x") == Path("/dev/null", name, "x"), "who needs it says that it cannot be made"
-    with pytest.raises(ConfigurationError, match=r"^~anna/x: there is no user anna; use ~ or a whole path$"):
+    assert atomic.expand_user("~/x") == Path("/dev/null", name, "x"), (
+        "who needs it says that it cannot be made"
+    )
+    with pytest.raises(
+        ConfigurationError,
+        match=r"^~anna/x: there is no user anna; use ~ or a whole path$",
+    ):
         atomic.expand_user("~anna/x")
 
 
-def test_only_temporary_files_of_killed_writers_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = {".nws_sweep", ".result.json-abc", "result.json", "nws_sweep-result.json-abc"}
+def test_only_temporary_files_of_killed_writers_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = {
+        ".nws_sweep",
+        ".result.json-abc",
+        "result.json",
+        "nws_sweep-result.json-abc",
+    }
     for name in kept:
         (tmp_path / name).touch()
     monkeypatch.setattr(Path, "replace", lambda temporary, path: os._exit(0))

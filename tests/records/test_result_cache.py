@@ -11,7 +11,9 @@ from tests.factories import failed_trial, recorded_trial, search_result, trial
 
 
 def record() -> SearchRecord:
-    found = search_result(trial(0, 4.0), recorded_trial(2, BatchCost(cpu_s=0.25, wait_s=0.5)))
+    found = search_result(
+        trial(0, 4.0), recorded_trial(2, BatchCost(cpu_s=0.25, wait_s=0.5))
+    )
     best = found.trials[1].settings
     verdict = Verdict(recommended=best, fastest=best)
     now = datetime.now().astimezone().isoformat()
@@ -23,7 +25,9 @@ def store(tmp_path: Path) -> ResultStore:
     return ResultStore(str(tmp_path))
 
 
-def test_a_result_is_found_for_an_equal_configuration_with_other_identifying_columns(store: ResultStore) -> None:
+def test_a_result_is_found_for_an_equal_configuration_with_other_identifying_columns(
+    store: ResultStore,
+) -> None:
     kept = record()
     store.add(kept, "/one")
     renamed = replace(kept.configuration, columns={"dataset": "another name"})
@@ -32,8 +36,12 @@ def test_a_result_is_found_for_an_equal_configuration_with_other_identifying_col
     assert (found.verdict, found.configuration) == (kept.verdict, renamed)
     assert [(t.num_workers, len(t.records)) for t in found.trials] == [(0, 0), (2, 20)]
     assert store.find(kept.configuration, kept.host, "never", "/one") is None
-    assert store.find(replace(kept.configuration, seed=7), kept.host, "fresh", "/one") is None
-    assert store.find(kept.configuration, kept.host, "fresh", "/other") is None  # base of relative paths
+    assert (
+        store.find(replace(kept.configuration, seed=7), kept.host, "fresh", "/one")
+        is None
+    )
+    # base of relative paths
+    assert store.find(kept.configuration, kept.host, "fresh", "/other") is None
 
 
 OLD = (datetime.now().astimezone() - FRESH_FOR - timedelta(days=2)).isoformat()
@@ -51,7 +59,9 @@ AHEAD = (datetime.now().astimezone() + FRESH_FOR + timedelta(days=2)).isoformat(
         ({}, {"error": "broken"}, None),
     ],
 )
-def test_old_results_are_stale(store: ResultStore, host: dict[str, Any], kept: dict[str, Any], why: str | None) -> None:
+def test_old_results_are_stale(
+    store: ResultStore, host: dict[str, Any], kept: dict[str, Any], why: str | None
+) -> None:
     stored = replace(record(), **kept)
     store.add(stored)
     now = replace(stored.host, **host)
@@ -60,11 +70,20 @@ def test_old_results_are_stale(store: ResultStore, host: dict[str, Any], kept: d
     assert (staleness(stored, now) if found else None) == why
 
 
-def test_an_interrupted_search_is_stored_once_a_candidate_has_a_time(store: ResultStore) -> None:
+def test_an_interrupted_search_is_stored_once_a_candidate_has_a_time(
+    store: ResultStore,
+) -> None:
     answer = record()
-    interrupted = replace(answer, verdict=None, stop_reason="", trials=answer.trials[:1])
+    interrupted = replace(
+        answer, verdict=None, stop_reason="", trials=answer.trials[:1]
+    )
     store.add(answer)
-    store.add(replace(interrupted, trials=(replace(answer.trials[0], finished=False), failed_trial(2))))
+    store.add(
+        replace(
+            interrupted,
+            trials=(replace(answer.trials[0], finished=False), failed_trial(2)),
+        )
+    )
     stored = store.find(answer.configuration, answer.host, "fresh")
     assert stored is not None
     assert stored.is_final
@@ -75,7 +94,9 @@ def test_an_interrupted_search_is_stored_once_a_candidate_has_a_time(store: Resu
     assert [kept.num_workers for kept in stored.results] == [0]
 
 
-def test_unreadable_results_and_an_unwritable_folder_are_ignored(store: ResultStore, tmp_path: Path) -> None:
+def test_unreadable_results_and_an_unwritable_folder_are_ignored(
+    store: ResultStore, tmp_path: Path
+) -> None:
     kept = record()
     store.add(kept)
     (file,) = (tmp_path / "results").glob("*.json")

@@ -8,12 +8,24 @@ import pytest
 
 from nws_sweep.errors import NotARunError
 from nws_sweep.records import BatchTime, TrialState, WindowKind, atomic, codec, storage
-from tests.factories import failed_trial, loader_settings, search_result, store_grid, store_run, trial, window
+from tests.factories import (
+    failed_trial,
+    loader_settings,
+    search_result,
+    store_grid,
+    store_run,
+    trial,
+    window,
+)
 
 
-def test_timings_csv_has_a_row_for_each_trial_whose_undefined_cells_are_empty(tmp_path: Path) -> None:
+def test_timings_csv_has_a_row_for_each_trial_whose_undefined_cells_are_empty(
+    tmp_path: Path,
+) -> None:
     odd = failed_trial(4, 'ValueError: "a", b', TrialState.OUT_OF_MEMORY)
-    folder = store_run(tmp_path, search_result(trial(2, 8.0, notes=("one", "two")), odd))
+    folder = store_run(
+        tmp_path, search_result(trial(2, 8.0, notes=("one", "two")), odd)
+    )
     lines = (folder / "timings.csv").read_text().splitlines()
     assert lines[0] == (
         "dataset,batch_size,pin_memory,prefetch_factor,patience,"
@@ -22,7 +34,12 @@ def test_timings_csv_has_a_row_for_each_trial_whose_undefined_cells_are_empty(tm
         "other_cpus,steal,throttled,cost_s,settings,notes"
     )
     measured, failed = csv.DictReader(lines)
-    identity = {"dataset": "photos", "batch_size": "64", "pin_memory": "False", "patience": "3"}
+    identity = {
+        "dataset": "photos",
+        "batch_size": "64",
+        "pin_memory": "False",
+        "patience": "3",
+    }
     assert {name: text for name, text in measured.items() if text} == identity | {
         "num_workers": "2", "startup_s": "4.0", "batch_s": "0.0625", "batch_s_low": "0.046875",
         "batch_s_high": "0.09375", "samples_per_s": "1024.0", "wait_s": "0.046875", "step_s": "0.015625",
@@ -46,13 +63,19 @@ def test_timings_csv_has_a_row_for_each_trial_whose_undefined_cells_are_empty(tm
 )  # fmt: skip
 def test_no_cell_is_a_formula_and_pandas_reads_it_back(text: str, cell: str) -> None:
     row = {text: 1, "reason": text, "memory_growth_bytes": -5.5}
-    frame = pd.read_csv(io.StringIO(codec.table_text(row, [row])), dtype={"reason": str})
-    assert frame.to_dict("records") == [{cell: 1, "reason": cell, "memory_growth_bytes": -5.5}]
+    frame = pd.read_csv(
+        io.StringIO(codec.table_text(row, [row])), dtype={"reason": str}
+    )
+    assert frame.to_dict("records") == [
+        {cell: 1, "reason": cell, "memory_growth_bytes": -5.5}
+    ]
 
 
 def test_batches_are_read_in_order_with_window_and_warm_up(tmp_path: Path) -> None:
     epoch = window(WindowKind.EPOCH, 1, startup_s=0.25, end_s=0.5)
-    other = trial(2, 8.0, windows=(epoch,), settings=loader_settings(2, prefetch_factor=4))
+    other = trial(
+        2, 8.0, windows=(epoch,), settings=loader_settings(2, prefetch_factor=4)
+    )
     folder = store_run(tmp_path, search_result(trial(4, 8.0), failed_trial(1), other))
     assert storage.read_batches(folder) == [
         *(BatchTime(4, 0, index, True, 0.25 + index, 0.125) for index in range(2)),
@@ -66,8 +89,13 @@ def test_batches_are_read_in_order_with_window_and_warm_up(tmp_path: Path) -> No
         storage.read_batches(folder)
 
 
-def test_a_grid_is_found_in_the_order_of_measuring_with_a_line_for_an_unreadable_result(tmp_path: Path) -> None:
-    folder = store_grid(tmp_path, *(search_result(trial(0, 8.0), columns={"batch_size": n}) for n in (256, 128)))
+def test_a_grid_is_found_in_the_order_of_measuring_with_a_line_for_an_unreadable_result(
+    tmp_path: Path,
+) -> None:
+    folder = store_grid(
+        tmp_path,
+        *(search_result(trial(0, 8.0), columns={"batch_size": n}) for n in (256, 128)),
+    )
     damaged = folder / "plots" / "result.json"
     damaged.parent.mkdir()
     damaged.write_text('{"schema_version": 1, "conf')
@@ -75,7 +103,10 @@ def test_a_grid_is_found_in_the_order_of_measuring_with_a_line_for_an_unreadable
     assert stored.is_grid
     (line,) = stored.unreadable
     assert line.startswith(f"{damaged}: cannot be read (")
-    assert [run.result.configuration.columns["batch_size"] for run in stored.runs] == [256, 128]
+    assert [run.result.configuration.columns["batch_size"] for run in stored.runs] == [
+        256,
+        128,
+    ]
     assert [run.folder.parent for run in stored.runs] == [folder, folder]
     assert storage.find(stored.runs[0].folder).is_grid is False
 
@@ -83,25 +114,34 @@ def test_a_grid_is_found_in_the_order_of_measuring_with_a_line_for_an_unreadable
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "/run: not a run or a grid of nws_sweep (no result.json in it or in a folder in it)"),
+        (
+            None,
+            "/run: not a run or a grid of nws_sweep (no result.json in it or in a folder in it)",
+        ),
         ("{", "/run/result.json: cannot be read (DecodeError("),
         (b"\xff", "/run/result.json: cannot be read (UnicodeDecodeError("),
         ('{"schema_version": 4}', "schema version 4, this program reads 6"),
     ],
 )
-def test_a_folder_without_readable_result_is_no_run(tmp_path: Path, content: str | bytes | None, message: str) -> None:
+def test_a_folder_without_readable_result_is_no_run(
+    tmp_path: Path, content: str | bytes | None, message: str
+) -> None:
     with pytest.raises(NotARunError) as caught:
         storage.find(tmp_path / "gone")
     (tmp_path / "run").mkdir()
     if content is not None:
-        (tmp_path / "run" / "result.json").write_bytes(content if isinstance(content, bytes) else content.encode())
+        (tmp_path / "run" / "result.json").write_bytes(
+            content if isinstance(content, bytes) else content.encode()
+        )
     with pytest.raises(NotARunError) as caught:
         storage.find(tmp_path / "run")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_results_are_found_at_any_depth_and_files_set_aside_are_reported(tmp_path: Path) -> None:
+def test_results_are_found_at_any_depth_and_files_set_aside_are_reported(
+    tmp_path: Path,
+) -> None:
     assert not storage.holds_results(tmp_path)
     folder = store_run(tmp_path / "grid", search_result(trial(0, 8.0)))
     for _ in range(2):
@@ -134,4 +174,6 @@ def test_a_folder_that_is_removed_while_it_is_written_is_made_again(
 
 
 def test_folders_of_one_second_differ(tmp_path: Path) -> None:
-    assert storage.new_folder("runs", "_mine", tmp_path) != storage.new_folder("runs", "_mine", tmp_path)
+    assert storage.new_folder("runs", "_mine", tmp_path) != storage.new_folder(
+        "runs", "_mine", tmp_path
+    )

@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from playwright.sync_api import Browser, Dialog, Locator, Page, ViewportSize, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    Dialog,
+    Locator,
+    Page,
+    ViewportSize,
+    expect,
+    sync_playwright,
+)
 
 from tests import conftest, sample_pages
 from tests.sample_pages import EVIL, PAGES
@@ -19,7 +27,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 Opener = Callable[..., Page]
 Scheme = Literal["light", "dark"]
 SCHEMES: tuple[Scheme, ...] = ("light", "dark")
-DESKTOP, PHONE = ViewportSize(width=1280, height=800), ViewportSize(width=390, height=844)
+DESKTOP, PHONE = (
+    ViewportSize(width=1280, height=800),
+    ViewportSize(width=390, height=844),
+)
 AXE = Path(sys.prefix) / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 WAIT_MS = 30_000
 STAYS = "window.setTimeout = () => 0"  # keeps messages that vanish after 2 s
@@ -42,7 +53,9 @@ def browser() -> Iterator[Browser]:
     flags = ["--no-sandbox"] if os.geteuid() == 0 else []
     expect.set_options(timeout=WAIT_MS)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=[*flags, "--disable-gpu"])
+        browser = playwright.chromium.launch(
+            executable_path=path, args=[*flags, "--disable-gpu"]
+        )
         yield browser
         browser.close()
 
@@ -64,7 +77,9 @@ def opened(browser: Browser, pages: dict[str, Path]) -> Iterator[Opener]:
     def opener(name: str, viewport: ViewportSize = DESKTOP, **options: Any) -> Page:
         page = browser.new_context(viewport=viewport, **options).new_page()
         page.set_default_timeout(WAIT_MS)
-        page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
+        page.on(
+            "console", lambda message: said.append(f"{message.type}: {message.text}")
+        )
         page.on("pageerror", lambda error: said.append(f"error: {error}"))
         page.on("dialog", refused)
         page.goto(pages[name].as_uri())
@@ -82,14 +97,24 @@ def texts(table: Locator, column: int) -> list[str]:
 
 def number(text: str) -> float:
     """The first number of a cell, scaled by its unit."""
-    scales = {"µs": 1e-6, "ms": 1e-3, "min": 60.0, "h": 3600.0, "kB": 1e3, "MB": 1e6, "GB": 1e9}
+    scales = {
+        "µs": 1e-6,
+        "ms": 1e-3,
+        "min": 60.0,
+        "h": 3600.0,
+        "kB": 1e3,
+        "MB": 1e6,
+        "GB": 1e9,
+    }
     found = re.match(r"([\d.]+)x? ?(\S*)", text)
     assert found
     return float(found[1]) * scales.get(found[2], 1.0)
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_every_page_fits_a_phone_and_shows_its_pictures(opened: Opener, name: str) -> None:
+def test_every_page_fits_a_phone_and_shows_its_pictures(
+    opened: Opener, name: str
+) -> None:
     page = opened(name, PHONE)
     for wide in (390, 320, 1280):
         page.set_viewport_size({"width": wide, "height": 844})
@@ -106,7 +131,9 @@ def test_axe_finds_nothing(opened: Opener, name: str) -> None:
         conftest.lacking("axe-core", script="scripts/setup-browser")
     page = opened(name)
     page.evaluate(AXE.read_text("utf-8"))
-    page.evaluate("for (const each of [...document.querySelectorAll('details')].slice(0, 2)) each.open = true")
+    page.evaluate(
+        "for (const each of [...document.querySelectorAll('details')].slice(0, 2)) each.open = true"
+    )
     for viewport, scheme in itertools.product((DESKTOP, PHONE), SCHEMES):
         page.set_viewport_size(viewport)
         page.emulate_media(color_scheme=scheme)
@@ -115,7 +142,9 @@ def test_axe_finds_nothing(opened: Opener, name: str) -> None:
         assert passed > 20
 
 
-def test_numbers_are_sorted_as_numbers_what_is_missing_comes_last_and_texts_as_texts(opened: Opener) -> None:
+def test_numbers_are_sorted_as_numbers_what_is_missing_comes_last_and_texts_as_texts(
+    opened: Opener,
+) -> None:
     page = opened("grid_of_200")
     table = page.locator("#best-table")
     names = table.locator("thead th").all_text_contents()
@@ -127,24 +156,38 @@ def test_numbers_are_sorted_as_numbers_what_is_missing_comes_last_and_texts_as_t
             assert found == sorted(found, reverse=falling)
             assert len(found) == 200
             head = table.locator("thead th").nth(names.index(name))
-            assert head.get_attribute("aria-sort") == ("descending" if falling else "ascending")
+            assert head.get_attribute("aria-sort") == (
+                "descending" if falling else "ascending"
+            )
     page = opened("grid_of_4")
     for _ in range(2):
-        page.locator("#trials-table").get_by_role("button", name="samples/s").dispatch_event("click")
-        assert [text == "-" for text in texts(page.locator("#trials-table"), 3)] == [False] * 15 + [True] * 2
+        page.locator("#trials-table").get_by_role(
+            "button", name="samples/s"
+        ).dispatch_event("click")
+        assert [text == "-" for text in texts(page.locator("#trials-table"), 3)] == [
+            False
+        ] * 15 + [True] * 2
     for step in (1, -1):
         page.locator("#best-table").get_by_role("button", name="dataset").click()
-        in_order = [sample_pages.LONG, EVIL, "arrays", "photos"]  # "/" before "<", as dictionaries have it
+        # "/" before "<", as dictionaries have it
+        in_order = [sample_pages.LONG, EVIL, "arrays", "photos"]
         assert texts(page.locator("#best-table"), 0) == in_order[::step]
 
 
-def test_rows_are_filtered_by_words_and_more_are_shown_on_request(opened: Opener) -> None:
+def test_rows_are_filtered_by_words_and_more_are_shown_on_request(
+    opened: Opener,
+) -> None:
     page = opened("grid_of_200")
     table = page.locator("#trials-table")
-    words, count, more = table.get_by_label("Filter"), table.locator(".count"), table.locator(".more")
+    words, count, more = (
+        table.get_by_label("Filter"),
+        table.locator(".count"),
+        table.locator(".more"),
+    )
     assert count.text_content() == "25 of 400 rows"
     words.fill("BATCH_SIZE=1 ok")
-    assert count.text_content() == "25 of 222 rows, filtered from 400"  # 1, 10 to 19 and 100 to 199
+    # 1, 10 to 19 and 100 to 199
+    assert count.text_content() == "25 of 222 rows, filtered from 400"
     more.click()
     rows = table.locator("tbody tr")
     assert (rows.count(), more.is_visible()) == (222, False)
@@ -159,26 +202,38 @@ def test_rows_are_filtered_by_words_and_more_are_shown_on_request(opened: Opener
 
 
 @pytest.mark.parametrize("how", ["clipboard", "execCommand", "selection"])
-def test_settings_are_copied_by_the_means_of_the_browser(opened: Opener, how: str) -> None:
+def test_settings_are_copied_by_the_means_of_the_browser(
+    opened: Opener, how: str
+) -> None:
     page = opened("run", permissions=["clipboard-read", "clipboard-write"])
     page.evaluate(STAYS)
     if how != "clipboard":
-        page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+        page.evaluate(
+            "Object.defineProperty(navigator, 'clipboard', { value: undefined })"
+        )
     if how == "selection":
         page.evaluate("document.execCommand = () => false")
     page.evaluate(COPIED)
     for snippet in page.locator(".card .snippet").all():
         snippet.get_by_role("button").click()
-        expect(snippet.get_by_role("button")).to_contain_text("Press Ctrl+C" if how == "selection" else "Copied")
+        expect(snippet.get_by_role("button")).to_contain_text(
+            "Press Ctrl+C" if how == "selection" else "Copied"
+        )
         if how == "selection":
             page.keyboard.press("Control+c")
-        copied = page.evaluate("navigator.clipboard.readText()" if how == "clipboard" else "copied")
+        copied = page.evaluate(
+            "navigator.clipboard.readText()" if how == "clipboard" else "copied"
+        )
         assert copied == snippet.locator("code").text_content()
     said = "Press Ctrl\\+C" if how == "selection" else "Copied"
-    expect(page.locator("#said")).to_have_text(re.compile(f"{said} the Hydra overrides settings of"))
+    expect(page.locator("#said")).to_have_text(
+        re.compile(f"{said} the Hydra overrides settings of")
+    )
 
 
-def test_printing_shows_everything_and_the_page_follows_the_colours_of_the_browser(opened: Opener) -> None:
+def test_printing_shows_everything_and_the_page_follows_the_colours_of_the_browser(
+    opened: Opener,
+) -> None:
     page = opened("grid_of_200")
     page.locator("summary").first.click()
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -187,11 +242,16 @@ def test_printing_shows_everything_and_the_page_follows_the_colours_of_the_brows
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.locator("details[open]").count() == 1
     assert page.locator("#trials-table tbody tr").count() == 25
-    for scheme, paper in zip(SCHEMES, ("rgb(255, 255, 255)", "rgb(20, 22, 26)"), strict=True):
+    for scheme, paper in zip(
+        SCHEMES, ("rgb(255, 255, 255)", "rgb(20, 22, 26)"), strict=True
+    ):
         page.emulate_media(color_scheme=scheme)
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == paper
     page.emulate_media(media="print", color_scheme="dark")
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert (
+        page.evaluate("getComputedStyle(document.body).backgroundColor")
+        == "rgb(255, 255, 255)"
+    )
     assert not page.locator(".copy").first.is_visible()
 
 

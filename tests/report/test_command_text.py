@@ -12,7 +12,13 @@ from nws_sweep.report import command_text
 from tests.factories import recorded_trial, search_result, store_grid, store_run, trial
 
 COST = BatchCost(cpu_s=0.08, wait_s=0.0)
-DEFAULTS = {"num_workers": "0..64", "prefetch_factor": None, "in_order": None, "cpus": None, "training_step": None}
+DEFAULTS = {
+    "num_workers": "0..64",
+    "prefetch_factor": None,
+    "in_order": None,
+    "cpus": None,
+    "training_step": None,
+}
 
 
 def options(**changes: Any) -> Namespace:
@@ -27,7 +33,9 @@ def run(tmp_path: Path) -> ConfigurationSummary:
     return only
 
 
-def test_predicted_and_measured_times_stand_side_by_side(run: ConfigurationSummary) -> None:
+def test_predicted_and_measured_times_stand_side_by_side(
+    run: ConfigurationSummary,
+) -> None:
     assert command_text.predictions(run, options(num_workers="2,4")) == (
         "dataset=photos: predicted for 8 CPUs, no training step, prefetch_factor=2, in_order=true\n"
         "from the costs of 20 batches with num_workers=4\n"
@@ -41,54 +49,96 @@ def test_predicted_and_measured_times_stand_side_by_side(run: ConfigurationSumma
     )
 
 
-def test_with_another_training_step_the_cpus_of_a_node_are_told(run: ConfigurationSummary) -> None:
+def test_with_another_training_step_the_cpus_of_a_node_are_told(
+    run: ConfigurationSummary,
+) -> None:
     enough = command_text.predictions(run, options(training_step=0.02)).splitlines()[-1]
-    assert enough.startswith("4 CPUs are enough to keep the training step busy after the start: a batch takes 20")
+    assert enough.startswith(
+        "4 CPUs are enough to keep the training step busy after the start: a batch takes 20"
+    )
     assert enough.endswith(" with num_workers=4, or 40.0 ms with half of the CPUs")
-    too_few = command_text.predictions(run, options(training_step=0.02, num_workers="0..1")).splitlines()[-1]
+    too_few = command_text.predictions(
+        run, options(training_step=0.02, num_workers="0..1")
+    ).splitlines()[-1]
     assert too_few.startswith(
         "no number of CPUs keeps the training step busy; 1 CPU is as fast as any: a batch takes 8"
     )
 
 
-def test_of_many_settings_the_best_workers_of_each_are_shown(run: ConfigurationSummary) -> None:
+def test_of_many_settings_the_best_workers_of_each_are_shown(
+    run: ConfigurationSummary,
+) -> None:
     lines = command_text.predictions(
         run, options(num_workers="0..8", prefetch_factor="2,4", in_order="true,false")
     ).splitlines()
-    cells = [[cell.strip() for cell in line.split("|")[1:4]] for line in lines if line.startswith("| ")]
+    cells = [
+        [cell.strip() for cell in line.split("|")[1:4]]
+        for line in lines
+        if line.startswith("| ")
+    ]
     assert cells[0] == ["prefetch_factor", "in_order", "num_workers"]
-    assert [(row[0], row[1]) for row in cells[1:]] == [("2", "true"), ("2", "false"), ("4", "true"), ("4", "false")]
+    assert [(row[0], row[1]) for row in cells[1:]] == [
+        ("2", "true"),
+        ("2", "false"),
+        ("4", "true"),
+        ("4", "false"),
+    ]
     assert lines[-1].endswith("num_workers=8 prefetch_factor=2 in_order=true")
 
 
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"num_workers": "3..1"}, "num_workers=3..1: must be integers such as 2,4,8 or a range such as 0..16"),
+        (
+            {"num_workers": "3..1"},
+            "num_workers=3..1: must be integers such as 2,4,8 or a range such as 0..16",
+        ),
         ({"num_workers": "1.."}, "num_workers=1..: must be integers"),
-        ({"num_workers": "0..99999999999"}, "num_workers=99999999999: must be an integer from 0 to 4096"),
-        ({"prefetch_factor": "2,0"}, "prefetch_factor=0: must be an integer from 1 to 4096"),
+        (
+            {"num_workers": "0..99999999999"},
+            "num_workers=99999999999: must be an integer from 0 to 4096",
+        ),
+        (
+            {"prefetch_factor": "2,0"},
+            "prefetch_factor=0: must be an integer from 1 to 4096",
+        ),
         ({"in_order": "maybe"}, "in_order='maybe': must be true or false"),
     ],
 )
-def test_a_wrong_option_is_refused(run: ConfigurationSummary, asked: dict[str, str], message: str) -> None:
+def test_a_wrong_option_is_refused(
+    run: ConfigurationSummary, asked: dict[str, str], message: str
+) -> None:
     with pytest.raises(ConfigurationError, match=message):
         command_text.predictions(run, options(**asked))
 
 
-def test_costs_that_cannot_be_read_or_are_missing_are_named(run: ConfigurationSummary) -> None:
+def test_costs_that_cannot_be_read_or_are_missing_are_named(
+    run: ConfigurationSummary,
+) -> None:
     costs = run.run.folder / "costs.csv"
     costs.write_text("number,began_s\nx,y\n")
     with pytest.raises(NotARunError, match=r"costs\.csv: cannot be read \("):
         command_text.predictions(run, options())
     costs.unlink()
-    with pytest.raises(NotARunError, match=r"no costs\.csv, so nothing can be predicted$"):
+    with pytest.raises(
+        NotARunError, match=r"no costs\.csv, so nothing can be predicted$"
+    ):
         command_text.predictions(run, options())
 
 
-def test_configurations_of_a_grid_without_costs_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    known, unknown = search_result(recorded_trial(4, COST)), search_result(trial(4, 8.0), columns={"batch_size": 128})
-    assert cli.run(["predict", str(store_grid(tmp_path, unknown, known)), "--num-workers", "4"]) == 1
+def test_configurations_of_a_grid_without_costs_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known, unknown = (
+        search_result(recorded_trial(4, COST)),
+        search_result(trial(4, 8.0), columns={"batch_size": 128}),
+    )
+    assert (
+        cli.run(
+            ["predict", str(store_grid(tmp_path, unknown, known)), "--num-workers", "4"]
+        )
+        == 1
+    )
     printed = capsys.readouterr()
     assert printed.out.startswith("dataset=photos batch_size=64: predicted for 8 CPUs")
     message = "no costs of batches were recorded, so nothing can be predicted\n"

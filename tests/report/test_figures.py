@@ -16,13 +16,32 @@ from nws_sweep.report.figures import Illustration
 from nws_sweep.report.plots import style
 from nws_sweep.report.plots.style import Picture
 from tests import sample_pages
-from tests.factories import failed_trial, points, recorded_trial, search_result, summary_of_grid, summary_of_run, trial
+from tests.factories import (
+    failed_trial,
+    points,
+    recorded_trial,
+    search_result,
+    summary_of_grid,
+    summary_of_run,
+    trial,
+)
 
 Axes = Mapping[str, Sequence[Any]]
 FOUR: Axes = {"batch_size": (64, 256), "pin_memory": (False, True)}
-MANY: Axes = {"dataset": ("photos", "tensor"), **FOUR, "prefetch_factor": (None, 2, 4, 8, 16), "patience": range(5)}
+MANY: Axes = {
+    "dataset": ("photos", "tensor"),
+    **FOUR,
+    "prefetch_factor": (None, 2, 4, 8, 16),
+    "patience": range(5),
+}
 AWKWARD: Axes = {
-    "dataset": ("<script>alert(1)</script>", "", r"$x$ \$y_1$ & 'z' \"", "very long " * 30, "数据\n☃"),
+    "dataset": (
+        "<script>alert(1)</script>",
+        "",
+        r"$x$ \$y_1$ & 'z' \"",
+        "very long " * 30,
+        "数据\n☃",
+    ),
     "transform": ("Compose(RandomResizedCrop(224), RandomHorizontalFlip(), " * 4, None),
 }
 GRIDS = {"4": FOUR, "200": MANY, "awkward": AWKWARD}
@@ -32,17 +51,26 @@ def searched(columns: Mapping[str, Any], pace: float = 1.0) -> SearchRecord:
     """With the records of one trial: batches of 80 ms of CPU time, 8 CPUs."""
     result = sample_pages.searched(0.4 * pace, columns=columns)
     recorded = recorded_trial(4, BatchCost(cpu_s=0.08, wait_s=0.0))
-    trials = (replace(one, records=recorded.records, loop=recorded.loop) for one in result.trials)
+    trials = (
+        replace(one, records=recorded.records, loop=recorded.loop)
+        for one in result.trials
+    )
     return replace(result, trials=tuple(trials))
 
 
 def grid(axes: Axes) -> Summary:
     chance = random.Random(0)
-    return summary_of_grid(*(searched(columns, chance.uniform(0.5, 2.0)) for columns in points(**axes)))
+    return summary_of_grid(
+        *(searched(columns, chance.uniform(0.5, 2.0)) for columns in points(**axes))
+    )
 
 
 def batches(_: ConfigurationSummary) -> list[BatchTime]:
-    return [BatchTime(n, 0, index, index < 8, 0.1 + 0.01 * (index % 3), 0.02) for n in (0, 1, 4) for index in range(90)]
+    return [
+        BatchTime(n, 0, index, index < 8, 0.1 + 0.01 * (index % 3), 0.02)
+        for n in (0, 1, 4)
+        for index in range(90)
+    ]
 
 
 def of_grid(name: str) -> tuple[Illustration, ...]:
@@ -54,22 +82,47 @@ def test_pictures_without_data_are_left_out() -> None:
     assert [each.name for each in single] == ["time_vs_num_workers"]
     nothing = search_result(failed_trial(0))
     assert figures.of(summary_of_run(nothing), lambda _: []) == ()
-    assert figures.of(summary_of_grid(nothing, search_result(error="no such folder")), lambda _: []) == ()
+    assert (
+        figures.of(
+            summary_of_grid(nothing, search_result(error="no such folder")),
+            lambda _: [],
+        )
+        == ()
+    )
 
 
-def test_the_most_important_pictures_come_first_and_their_descriptions_have_the_main_figures() -> None:
-    of_run = {each.name: each.alt for each in figures.of(summary_of_run(searched({})), batches)}
+def test_the_most_important_pictures_come_first_and_their_descriptions_have_the_main_figures() -> (
+    None
+):
+    of_run = {
+        each.name: each.alt
+        for each in figures.of(summary_of_run(searched({})), batches)
+    }
     of_four = {each.name: each.alt for each in of_grid("4")}
     assert list(of_run) == ["time_vs_num_workers", "batch_times"]
-    assert list(of_four) == ["throughput_vs_num_workers", "best_per_configuration", "batch_times"]
+    assert list(of_four) == [
+        "throughput_vs_num_workers",
+        "best_per_configuration",
+        "batch_times",
+    ]
     assert of_run["time_vs_num_workers"].endswith(" The best: 6.91 with num_workers=4.")
-    assert of_four["throughput_vs_num_workers"].endswith(" The best: 1300 with num_workers=4 (256 · true).")
-    assert of_four["best_per_configuration"].endswith("fastest has num_workers=4 (batch_size=256, pin_memory=true).")
-    assert of_grid("4")[-1].title == "Time of each batch: dataset=photos batch_size=256 pin_memory=true"  # the fastest
+    assert of_four["throughput_vs_num_workers"].endswith(
+        " The best: 1300 with num_workers=4 (256 · true)."
+    )
+    assert of_four["best_per_configuration"].endswith(
+        "fastest has num_workers=4 (batch_size=256, pin_memory=true)."
+    )
+    # the fastest
+    assert (
+        of_grid("4")[-1].title
+        == "Time of each batch: dataset=photos batch_size=256 pin_memory=true"
+    )
 
 
 @pytest.mark.parametrize("name", ["200", "awkward", "run"])
-def test_any_number_of_configurations_of_any_name_is_drawn_and_fits_in_a_page(name: str, tmp_path: Path) -> None:
+def test_any_number_of_configurations_of_any_name_is_drawn_and_fits_in_a_page(
+    name: str, tmp_path: Path
+) -> None:
     run = summary_of_run(searched({"dataset": " ".join(AWKWARD["dataset"])}))
     for each in figures.of(run, batches) if name == "run" else of_grid(name):
         png = each.save(tmp_path)

@@ -9,7 +9,16 @@ import pytest
 import yaml
 
 from nws_sweep.analysis.summary import Summary
-from nws_sweep.records import BatchCost, Noise, SearchRecord, Trial, TrialState, Verdict, codec, storage
+from nws_sweep.records import (
+    BatchCost,
+    Noise,
+    SearchRecord,
+    Trial,
+    TrialState,
+    Verdict,
+    codec,
+    storage,
+)
 from nws_sweep.report import page, tables, writer
 from nws_sweep.report.sweep_result import SweepResult
 from nws_sweep.report.tables import Rows
@@ -37,9 +46,15 @@ def read_back(table: Rows) -> pd.DataFrame:
     return pd.read_csv(io.StringIO(table.text))
 
 
-def test_the_trials_of_all_configurations_are_rows_in_the_order_of_measuring_with_all_digits() -> None:
+def test_the_trials_of_all_configurations_are_rows_in_the_order_of_measuring_with_all_digits() -> (
+    None
+):
     first = search_result(trial(8, 4.0), failed_trial(0), columns={"batch_size": 256})
-    table = tables.trials(summary_of_grid(first, search_result(endless_trial(1, 1 / 3), columns={"batch_size": 64})))
+    table = tables.trials(
+        summary_of_grid(
+            first, search_result(endless_trial(1, 1 / 3), columns={"batch_size": 64})
+        )
+    )
     assert table.columns == (*COLUMNS, *codec.TIMING_COLUMNS)
     frame = read_back(table)
     rows = frame[["batch_size", "num_workers", "state"]].to_numpy().tolist()
@@ -47,7 +62,12 @@ def test_the_trials_of_all_configurations_are_rows_in_the_order_of_measuring_wit
     assert frame["epoch_s"].isna().tolist() == [False, True, True]
     assert (frame["epoch_s"][0], frame["batch_s"][2]) == (4.0, 1 / 3)
     # Integers stay integers beside empty cells.
-    mixed = summary_of_grid(*(search_result(trial(0, 8.0), columns={"prefetch_factor": n}) for n in (None, 4)))
+    mixed = summary_of_grid(
+        *(
+            search_result(trial(0, 8.0), columns={"prefetch_factor": n})
+            for n in (None, 4)
+        )
+    )
     assert tables.trials(mixed).frame()["prefetch_factor"].dtype == "Int64"
     rows = [line.split(",")[1:6] for line in tables.trials(mixed).text.splitlines()[1:]]
     assert rows == [["64", "False", "", "3", "0"], ["64", "False", "4", "3", "0"]]
@@ -61,7 +81,9 @@ def test_the_best_of_each_configuration_is_read_back_as_it_was_found() -> None:
     verdict = Verdict(recommended=settings, fastest=trials[0].settings)
     measured = search_result(*trials, configuration=searched, verdict=verdict)
     failed = search_result(columns={"batch_size": 64}, error="it, too", stop_reason="")
-    first, second = read_back(tables.best(summary_of_grid(measured, failed))).to_dict("records")
+    first, second = read_back(tables.best(summary_of_grid(measured, failed))).to_dict(
+        "records"
+    )
     assert list(first)[: len(COLUMNS) + 2] == [*COLUMNS, "dataset.sizes", "num_workers"]
     expected = {
         "num_workers": 2, "settings": "persistent_workers=true", "epoch_s": 4.0625, "batch_s_low": 0.75 * 4.0625 / 128,
@@ -69,13 +91,28 @@ def test_the_best_of_each_configuration_is_read_back_as_it_was_found() -> None:
     }  # fmt: skip
     assert {name: first[name] for name in expected} == expected
     assert (second["batch_size"], second["error"]) == (64, "it, too")
-    assert pd.isna([first["gain_over_zero"], second["num_workers"], second["epoch_s"], second["dataset.sizes"]]).all()
+    assert pd.isna(
+        [
+            first["gain_over_zero"],
+            second["num_workers"],
+            second["epoch_s"],
+            second["dataset.sizes"],
+        ]
+    ).all()
 
 
 def test_no_column_replaces_a_value_that_identifies_a_configuration() -> None:
-    columns = {"num_workers": "[0, 2]", "settings": "[pin_memory]", "persistent_workers": True}
+    columns = {
+        "num_workers": "[0, 2]",
+        "settings": "[pin_memory]",
+        "persistent_workers": True,
+    }
     found = summary_of_grid(search_result(trial(0, 8.0), columns=columns))
-    expected = {"given_num_workers": "[0, 2]", "given_settings": "[pin_memory]", "persistent_workers": True}
+    expected = {
+        "given_num_workers": "[0, 2]",
+        "given_settings": "[pin_memory]",
+        "persistent_workers": True,
+    }
     for table in (tables.best(found), tables.trials(found)):
         (row,) = table.rows
         assert {**expected, "num_workers": 0, "settings": ""}.items() <= row.items()
@@ -83,9 +120,14 @@ def test_no_column_replaces_a_value_that_identifies_a_configuration() -> None:
 
 @pytest.mark.parametrize(
     ("num_workers", "keywords"),
-    [(0, {"persistent_workers": False}), (2, {"persistent_workers": True, "prefetch_factor": 4})],
+    [
+        (0, {"persistent_workers": False}),
+        (2, {"persistent_workers": True, "prefetch_factor": 4}),
+    ],
 )
-def test_the_keywords_of_a_grid_are_accepted_by_dataloader(num_workers: int, keywords: dict[str, Any]) -> None:
+def test_the_keywords_of_a_grid_are_accepted_by_dataloader(
+    num_workers: int, keywords: dict[str, Any]
+) -> None:
     axes = {"prefetch_factor": 4, "persistent_workers": True, "drop_last": True}
     loader = loader_settings(**axes)
     fast = search_result(
@@ -95,7 +137,11 @@ def test_the_keywords_of_a_grid_are_accepted_by_dataloader(num_workers: int, key
     slow = search_result(trial(0, 9.0), columns=dict.fromkeys(axes))
     grid = SweepResult(summary_of_grid(fast, slow))
     assert grid.best_params == {**axes, "num_workers": num_workers}
-    assert grid.loader_kwargs == {**keywords, "drop_last": True, "num_workers": num_workers}
+    assert grid.loader_kwargs == {
+        **keywords,
+        "drop_last": True,
+        "num_workers": num_workers,
+    }
 
 
 EVIL = "</script><script>alert('&')</script>"
@@ -103,39 +149,69 @@ EVIL = "</script><script>alert('&')</script>"
 
 def evil_grid() -> Summary:
     return summary_of_grid(
-        search_result(trial(0, 8.0), trial(2, 4.0), failed_trial(4, EVIL), columns={**COLUMNS, "batch_size": 64}),
-        search_result(trial(0, 2.0), trial(2, 1.0, warnings=(EVIL,)), columns={"batch_size": 128, "dataset": EVIL}),
+        search_result(
+            trial(0, 8.0),
+            trial(2, 4.0),
+            failed_trial(4, EVIL),
+            columns={**COLUMNS, "batch_size": 64},
+        ),
+        search_result(
+            trial(0, 2.0),
+            trial(2, 1.0, warnings=(EVIL,)),
+            columns={"batch_size": 128, "dataset": EVIL},
+        ),
         search_result(failed_trial(0), columns={**COLUMNS, "batch_size": 256}),
     )
 
 
-def test_the_answer_of_a_grid_is_the_configuration_with_the_most_samples_per_second() -> None:
+def test_the_answer_of_a_grid_is_the_configuration_with_the_most_samples_per_second() -> (
+    None
+):
     found = evil_grid()
     assert found.fastest is not None
-    assert page.pace(found.fastest) == "8200 samples/s, 7.8 ms ±38 % a batch, 1.0 s an epoch"
-    assert next(page.gains(found.fastest)) == "2.0x (1.2x to 3.3x) as fast as without workers"
-    assert [page.setting(one) for one in found.configurations] == ["num_workers=2", "num_workers=2", ""]
+    assert (
+        page.pace(found.fastest)
+        == "8200 samples/s, 7.8 ms ±38 % a batch, 1.0 s an epoch"
+    )
+    assert (
+        next(page.gains(found.fastest))
+        == "2.0x (1.2x to 3.3x) as fast as without workers"
+    )
+    assert [page.setting(one) for one in found.configurations] == [
+        "num_workers=2",
+        "num_workers=2",
+        "",
+    ]
     assert "Failed: no candidate could be measured" in page.report(found, ())
     nothing = summary_of_run(search_result(failed_trial(0, "it broke")))
-    assert re.search("Nothing could be measured(?s:.)*it broke", page.report(nothing, ()))
+    assert re.search(
+        "Nothing could be measured(?s:.)*it broke", page.report(nothing, ())
+    )
 
 
 def test_names_from_outside_are_text_only(tmp_path: Path) -> None:
     (tmp_path / "a.svg").write_text("<svg/>")
     text = page.report(evil_grid(), [(EVIL, EVIL, tmp_path / "a.png")])
     assert EVIL not in text
-    assert "alert(" not in re.sub(r"&lt;/script&gt;&lt;script&gt;alert\(|\\u003cscript\\u003ealert\(", "", text)
+    assert "alert(" not in re.sub(
+        r"&lt;/script&gt;&lt;script&gt;alert\(|\\u003cscript\\u003ealert\(", "", text
+    )
     data = '<script type="application/json">'
     assert re.findall("<script.*?>", text) == [data, data, "<script>"]
     text = page.markdown(evil_grid())
     assert re.findall(r"<[a-z/]+>", text) == []
-    assert "\n## dataset=&lt;/script>&lt;script>alert('&')&lt;/script> batch_size=128\n" in text
+    assert (
+        "\n## dataset=&lt;/script>&lt;script>alert('&')&lt;/script> batch_size=128\n"
+        in text
+    )
 
 
 def test_the_page_loads_nothing_and_its_references_exist() -> None:
     text = page.report(evil_grid(), [])
     assert re.search(r"<(link|img|iframe|form)\b|<[^>]* src=", text) is None
-    assert """http-equiv="Content-Security-Policy" content="default-src 'none'""" in text
+    assert (
+        """http-equiv="Content-Security-Policy" content="default-src 'none'""" in text
+    )
     ids = re.findall(r'<[^>]* id="([^"]*)"', text)
     assert len(ids) == len({*ids})
     references = re.findall(r'<[^>]* (?:href="#|aria-labelledby="|for=")([^"]*)"', text)
@@ -154,7 +230,8 @@ def sure(record: SearchRecord) -> str:
         ([steady(0, 4.0), steady(2, 2.0), steady(4, 2.5)], "Sure: the closest alternative, num_workers=4, takes 25 %"),
         ([steady(0, 4.0, 0.3), steady(2, 3.5, 0.3)],
          "Probably (the interval of the ratio includes 1): the closest alternative, num"),
-        ([trial(2, 2.0), trial(4, 2.1, measurement=measurement(2.1, batch_s=estimate(0.004)))],  # faster per batch
+        # faster per batch
+        ([trial(2, 2.0), trial(4, 2.1, measurement=measurement(2.1, batch_s=estimate(0.004)))],
          "Probably (the interval of the ratio includes 1): the closest alternative, num_workers=4, takes 5.0 %"),
         ([steady(0, 4.0, None), steady(2, 2.0, None)], "Probably (without an interval: too few windows): the"),
         ([steady(2, 2.02), steady(4, 2.0)], "num_workers=4 takes 1.0 % less time, which is not worth the"),
@@ -163,7 +240,9 @@ def sure(record: SearchRecord) -> str:
         ([steady(2, 2.0)], "No comparison: no other candidate was measured."),
     ],
 )  # fmt: skip
-def test_the_confidence_follows_the_interval_of_the_ratio(trials: list[Trial], expected: str) -> None:
+def test_the_confidence_follows_the_interval_of_the_ratio(
+    trials: list[Trial], expected: str
+) -> None:
     assert sure(search_result(*trials)).startswith(expected)
     assert not sure(search_result(*trials, stop_reason=""))
 
@@ -173,11 +252,22 @@ def test_the_page_begins_with_how_the_answer_was_found_and_the_load() -> None:
     load = "other programs used 1.7 of 8 CPUs: times are of what was left"
     for record, status, heading in (
         (search_result(*trials), "measured", "Set this"),
-        (search_result(*trials, stop_reason=""), "provisional: the search did not finish; 2 candidates", "Set this"),
-        (search_result(trials[0], stop_reason=""), "undecided; only num_workers=0 was measured: the", "Undecided"),
+        (
+            search_result(*trials, stop_reason=""),
+            "provisional: the search did not finish; 2 candidates",
+            "Set this",
+        ),
+        (
+            search_result(trials[0], stop_reason=""),
+            "undecided; only num_workers=0 was measured: the",
+            "Undecided",
+        ),
     ):
         text = page.report(summary_of_run(record), [])
-        assert re.search(rf"{heading}</h2>(?s:.){{,200}}<p class=\"status\">{re.escape(status)}", text), status
+        assert re.search(
+            rf"{heading}</h2>(?s:.){{,200}}<p class=\"status\">{re.escape(status)}",
+            text,
+        ), status
         assert text.count(load) == 1
         assert page.markdown(summary_of_run(record)).count(load) == 1
         assert ("DataLoader settings" in text) == (heading == "Set this")
@@ -197,29 +287,43 @@ def write(folder: Path) -> str:
 
 
 def pictures_of(text: str) -> list[str]:
-    return [bracketed or plain for bracketed, plain in re.findall(r"!\[[^]]*\]\((?:<(.+?)>|(\S+?))\)", text)]
+    return [
+        bracketed or plain
+        for bracketed, plain in re.findall(r"!\[[^]]*\]\((?:<(.+?)>|(\S+?))\)", text)
+    ]
 
 
 def section(text: str, title: str) -> str:
     """The body of the section of this title."""
-    (body,) = re.findall(rf"^## {re.escape(title)}\n\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
+    (body,) = re.findall(
+        rf"^## {re.escape(title)}\n\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE
+    )
     return str(body)
 
 
 def files_in(folder: Path) -> list[str]:
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return sorted(
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.is_file()
+    )
 
 
 # Of the grid; those of its configurations are not the report's.
 PICTURES = ("throughput_vs_num_workers", "best_per_configuration", "batch_times")
 
 
-def test_the_report_of_a_run_is_written_with_all_its_files_and_shows_what_was_measured_since(tmp_path: Path) -> None:
+def test_the_report_of_a_run_is_written_with_all_its_files_and_shows_what_was_measured_since(
+    tmp_path: Path,
+) -> None:
     folder = store_run(tmp_path, search_result(trial(0, 32.0), stop_reason=""))
     assert "the search did not finish" in write(folder)
     picture = (folder / "batch_times.png").read_bytes()
     recorded = recorded_trial(4, BatchCost(cpu_s=0.08, wait_s=0.0))
-    storage.save(folder, search_result(trial(0, 32.0), replace(recorded, measurement=measurement(8.0))))
+    storage.save(
+        folder,
+        search_result(trial(0, 32.0), replace(recorded, measurement=measurement(8.0))),
+    )
     text = write(folder)
     assert "the search did not finish" not in text
     assert (folder / "batch_times.png").read_bytes() != picture
@@ -238,15 +342,28 @@ def test_the_report_of_a_run_is_written_with_all_its_files_and_shows_what_was_me
     )
 
 
-def test_the_report_of_a_run_names_its_host_every_trial_and_why_the_search_stopped() -> None:
+def test_the_report_of_a_run_names_its_host_every_trial_and_why_the_search_stopped() -> (
+    None
+):
     slow = failed_trial(2, "no |", TrialState.TIMEOUT)
-    noisy = replace(recorded_trial(4, BatchCost(cpu_s=0.08, wait_s=0.0)), noise=Noise(steal=0.3))
-    text = page.markdown(summary_of_run(search_result(replace(noisy, measurement=measurement(8.0)), slow)))
+    noisy = replace(
+        recorded_trial(4, BatchCost(cpu_s=0.08, wait_s=0.0)), noise=Noise(steal=0.3)
+    )
+    text = page.markdown(
+        summary_of_run(
+            search_result(replace(noisy, measurement=measurement(8.0)), slow)
+        )
+    )
     host = section(text, "Host and method")
-    assert "node1: Example CPU, 8 usable of 16 CPUs, 68.7 GB memory, Linux-6.1-x86_64" in host
+    assert (
+        "node1: Example CPU, 8 usable of 16 CPUs, 68.7 GB memory, Linux-6.1-x86_64"
+        in host
+    )
     assert "Python 3.11.7, torch 2.4.0, torchvision 0.19.0, nws_sweep 0.1.0" in host
     why, _, listed = section(text, "dataset=photos").partition("\n\n")
-    assert why.startswith("- too much noise to identify the bottleneck: the hypervisor took 30 % of the CPU time")
+    assert why.startswith(
+        "- too much noise to identify the bottleneck: the hypervisor took 30 % of the CPU time"
+    )
     assert listed.splitlines()[:6] == [
         "Stopped: all 4 candidates were measured. The search took 8.00 s, 1.00 epochs at the best setting.",
         "",
@@ -260,25 +377,40 @@ def test_the_report_of_a_run_names_its_host_every_trial_and_why_the_search_stopp
 
 
 def test_the_report_of_a_failed_run_has_the_reason(tmp_path: Path) -> None:
-    folder = store_run(tmp_path, search_result(error="no such folder: <data>", stop_reason="", facts=None))
+    folder = store_run(
+        tmp_path,
+        search_result(error="no such folder: <data>", stop_reason="", facts=None),
+    )
     text = write(folder)
     assert "| photos  | failed " in section(text, "Best settings")
-    assert section(text, "Failures").strip() == "- dataset=photos: no such folder: &lt;data>"
+    assert (
+        section(text, "Failures").strip()
+        == "- dataset=photos: no such folder: &lt;data>"
+    )
     titles = re.findall(r"^## (.+)$", text, re.MULTILINE)
-    assert titles == ["Best settings", "Failures", "dataset=photos", "Host and method"]  # and no empty sections
+    # and no empty sections
+    assert titles == ["Best settings", "Failures", "dataset=photos", "Host and method"]
     body = section(text, "dataset=photos")
-    assert body.startswith("Failed: no such folder: &lt;data>\n\nStopped: did not finish. ")
+    assert body.startswith(
+        "Failed: no such folder: &lt;data>\n\nStopped: did not finish. "
+    )
     assert pictures_of(text) == []
     assert yaml.safe_load((folder / "best.yaml").read_text()) is None
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_the_report_of_a_grid_is_written_with_all_its_files(tmp_path: Path) -> None:
-    """One configuration with a failed trial, one that was interrupted, one without a successful trial."""
+    """One configuration with a failed trial, one that was interrupted, one without a
+    successful trial."""
     timeout = failed_trial(0, "no answer for 600 s", TrialState.TIMEOUT)
     grid = store_grid(
         tmp_path,
-        search_result(trial(0, 32.0), failed_trial(2, "a < b"), trial(4, 8.0), columns={"batch_size": 64}),
+        search_result(
+            trial(0, 32.0),
+            failed_trial(2, "a < b"),
+            trial(4, 8.0),
+            columns={"batch_size": 64},
+        ),
         search_result(trial(0, 16.0), columns={"batch_size": 128}, stop_reason=""),
         search_result(timeout, failed_trial(1), columns={"batch_size": 256}),
     )
@@ -286,8 +418,19 @@ def test_the_report_of_a_grid_is_written_with_all_its_files(tmp_path: Path) -> N
     own = ["batches.csv", "best.yaml", "costs.csv", "result.json", "timings.csv"]
     assert {*files_in(grid)} == {
         *("best.csv", "best.yaml", "report.html", "report.md"),
-        *("results.csv", *(f"{run.folder.name}/{file}" for run in storage.find(grid).runs for file in own)),
-        *(f"plots/{picture}.{suffix}" for picture in PICTURES for suffix in ("png", "svg")),
+        *(
+            "results.csv",
+            *(
+                f"{run.folder.name}/{file}"
+                for run in storage.find(grid).runs
+                for file in own
+            ),
+        ),
+        *(
+            f"plots/{picture}.{suffix}"
+            for picture in PICTURES
+            for suffix in ("png", "svg")
+        ),
     }
     assert pictures_of(text) == [f"plots/{picture}.png" for picture in PICTURES]
     assert section(text, "Failures").splitlines()[:3] == [
@@ -299,27 +442,50 @@ def test_the_report_of_a_grid_is_written_with_all_its_files(tmp_path: Path) -> N
     assert unfinished.startswith(
         "- dataset=photos batch_size=128: undecided; only num_workers=0 was measured: the search"
     )
-    assert pd.read_csv(grid / "results.csv")["state"].tolist() == ["ok", "failed", "ok", "ok", "timeout", "failed"]
+    assert pd.read_csv(grid / "results.csv")["state"].tolist() == [
+        "ok",
+        "failed",
+        "ok",
+        "ok",
+        "timeout",
+        "failed",
+    ]
     rows = pd.read_csv(grid / "best.csv")
     assert rows["num_workers"].dropna().tolist() == [4]
     assert rows["status"].tolist()[:2] == ["measured", "undecided"]
     best = yaml.safe_load((grid / "best.yaml").read_text())
-    assert best[0] == {"configuration": {**COLUMNS, "batch_size": 64}, "status": "measured", "loader": BEST_OF_4}
-    own = [yaml.safe_load((run.folder / "best.yaml").read_text()) for run in storage.find(grid).runs]
+    assert best[0] == {
+        "configuration": {**COLUMNS, "batch_size": 64},
+        "status": "measured",
+        "loader": BEST_OF_4,
+    }
+    own = [
+        yaml.safe_load((run.folder / "best.yaml").read_text())
+        for run in storage.find(grid).runs
+    ]
     assert own == [each["loader"] for each in best] == [BEST_OF_4, None, None]
 
 
-def test_pictures_are_those_of_the_job(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_pictures_are_those_of_the_job(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     writer.try_pictures(tmp_path)
     assert re.search("could not be drawn(?s:.)*NotARunError", caplog.text)
-    recorded = recorded_trial(4, BatchCost(cpu_s=0.08, wait_s=0.0))  # without stages, so that one picture is not drawn
-    folder = store_grid(tmp_path, *(search_result(recorded, columns={"seed": seed}) for seed in (1, 2)))
+    # without stages, so that one picture is not drawn
+    recorded = recorded_trial(4, BatchCost(cpu_s=0.08, wait_s=0.0))
+    folder = store_grid(
+        tmp_path, *(search_result(recorded, columns={"seed": seed}) for seed in (1, 2))
+    )
     first, second = (run.folder for run in storage.find(folder).runs)
     writer.try_pictures(first)
     assert {"batch_times.png", "batch_times.svg"} <= {*files_in(first)}
     (first / "batch_times.png").write_bytes(b"as it was")
     _, paths = writer.write(folder)
     assert (first / "batch_times.png").read_bytes() == b"as it was"
-    assert f"{first.name}/batch_times.png" in pictures_of((folder / "report.md").read_text())
+    assert f"{first.name}/batch_times.png" in pictures_of(
+        (folder / "report.md").read_text()
+    )
     assert not (second / "batch_times.png").exists()
-    assert [path for path in paths if "plots" in path.relative_to(folder).parts] == [folder / "plots"]
+    assert [path for path in paths if "plots" in path.relative_to(folder).parts] == [
+        folder / "plots"
+    ]

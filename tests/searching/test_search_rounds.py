@@ -36,11 +36,15 @@ def configuration(measure: dict[str, Any] | None = None, **rules: Any) -> Config
     return factories.configuration(
         loader=LoaderSettings(batch_size=8, prefetch_factor=2),
         measure=MeasureRules(**measure or {}),
-        search=SearchRules(**{"strategy": "adaptive", "candidates": tuple(range(33)), **rules}),
+        search=SearchRules(
+            **{"strategy": "adaptive", "candidates": tuple(range(33)), **rules}
+        ),
     )
 
 
-def sleeping(batch_s: float = 0.32, step_s: float = 0.04, batches: int | None = 2000) -> FakeMachine:
+def sleeping(
+    batch_s: float = 0.32, step_s: float = 0.04, batches: int | None = 2000
+) -> FakeMachine:
     """A dataset that sleeps, and a training step that eight workers keep busy."""
     return machine_of(lambda workers: batch_s, batches, step_s, start_s=0.01)
 
@@ -64,18 +68,24 @@ def test_the_knee_is_predicted_and_found_in_a_fraction_of_an_epoch() -> None:
     assert (pace := trials[8].measurement and trials[8].measurement.batch_s)
     assert pace.value == pytest.approx(0.04, rel=0.01)
     assert (pace.low is not None, pace.n >= 3) == (True, True)
-    # An eliminated trial is ended at once, and its row says so; its few windows have an interval by the common noise.
+    # An eliminated trial is ended at once, and its row says so; its few windows have
+    # an interval by the common noise.
     assert trials[0].measurement is not None
     assert trials[0].measurement.batch_s is not None
     assert trials[0].measurement.batch_s.low is not None
-    assert (trials[0].state, trials[0].notes[-1]) == (TrialState.OK, "ended after 2 rounds")
+    assert (trials[0].state, trials[0].notes[-1]) == (
+        TrialState.OK,
+        "ended after 2 rounds",
+    )
     kinds = [request.kind for workers, request in machine.requests if workers == 0]
     assert kinds.count(WindowKind.STEADY) == 2
     assert kinds[-1] is WindowKind.STEADY
 
 
 @pytest.mark.parametrize(("batch_s", "tries"), [(0.001, 1), (0.32, 0)])
-def test_whole_batches_are_tried_once_where_samples_take_microseconds(batch_s: float, tries: int) -> None:
+def test_whole_batches_are_tried_once_where_samples_take_microseconds(
+    batch_s: float, tries: int
+) -> None:
     machine = sleeping(batch_s, step_s=0.0)
     result, _ = run_search(configuration(candidates=(0, 1, 2)), machine)
     assert machine.tries == tries
@@ -89,19 +99,29 @@ def test_whole_batches_are_tried_once_where_samples_take_microseconds(batch_s: f
 
 
 @pytest.mark.parametrize(
-    ("budget_s", "strategy"), [(1.0, "adaptive"), (2.0, "adaptive"), (3.0, "adaptive"), (20.0, "exhaustive")]
+    ("budget_s", "strategy"),
+    [(1.0, "adaptive"), (2.0, "adaptive"), (3.0, "adaptive"), (20.0, "exhaustive")],
 )
-def test_a_time_budget_ends_the_search_to_within_a_window_with_the_best_so_far(budget_s: float, strategy: str) -> None:
+def test_a_time_budget_ends_the_search_to_within_a_window_with_the_best_so_far(
+    budget_s: float, strategy: str
+) -> None:
     machine = sleeping()
-    result, _ = run_search(configuration(time_limit_s=budget_s, strategy=strategy), machine)
-    assert (result.verdict and result.verdict.provisional, result.complete) == (True, True)
+    result, _ = run_search(
+        configuration(time_limit_s=budget_s, strategy=strategy), machine
+    )
+    assert (result.verdict and result.verdict.provisional, result.complete) == (
+        True,
+        True,
+    )
     assert result.stop_reason == f"time_limit_s={budget_s:g} was spent"
     windows = [window.elapsed_s for trial in result.trials for window in trial.windows]
     assert budget_s <= machine.clock.now <= budget_s + max(windows) + 0.5
     alive = machine.alive_at_ends[0]
     assert machine.alive_at_ends[:alive] == [alive] * alive  # all end at the same time
     assert machine.alive == []
-    nothing, _ = run_search(configuration(time_limit_s=1e-6, strategy=strategy), sleeping())
+    nothing, _ = run_search(
+        configuration(time_limit_s=1e-6, strategy=strategy), sleeping()
+    )
     assert nothing.error == "no candidate was measured: time_limit_s=1e-06 was spent"
     assert (nothing.verdict, nothing.complete) == (None, False)  # it is repeated
     assert all(trial.state is TrialState.OK for trial in result.trials)
@@ -118,23 +138,37 @@ def test_a_candidate_that_hangs_until_the_time_limit_has_a_row() -> None:
 
     machine.distort = hang
     result, _ = run_search(configuration(), machine)
-    assert [trial.state for trial in result.trials] == [TrialState.OK, TrialState.INTERRUPTED]
-    assert result.trials[1].reason == "no batch within 60.0 s, until the search's time limit"
+    assert [trial.state for trial in result.trials] == [
+        TrialState.OK,
+        TrialState.INTERRUPTED,
+    ]
+    assert (
+        result.trials[1].reason
+        == "no batch within 60.0 s, until the search's time limit"
+    )
     assert result.verdict is not None
     assert result.status is Status.UNDECIDED
 
 
-@pytest.mark.parametrize(("strategy", "limit_s"), [("adaptive", 1.0), ("exhaustive", 3.0)])
+@pytest.mark.parametrize(
+    ("strategy", "limit_s"), [("adaptive", 1.0), ("exhaustive", 3.0)]
+)
 def test_a_search_that_its_limit_ended_goes_on_and_repeats_nothing_that_has_figures(
     strategy: str, limit_s: float
 ) -> None:
-    chosen = configuration(candidates=(0, 2, 4, 8), time_limit_s=limit_s, strategy=strategy)
+    chosen = configuration(
+        candidates=(0, 2, 4, 8), time_limit_s=limit_s, strategy=strategy
+    )
     first, _ = run_search(chosen, sleeping())
     assert first.status in (Status.UNDECIDED, Status.PROVISIONAL)
     measured, machine = set(first.measured_numbers), sleeping()
-    start = continued(SearchRecord(configuration=first.configuration, host=first.host), first)
+    start = continued(
+        SearchRecord(configuration=first.configuration, host=first.host), first
+    )
     unlimited = replace(chosen, search=replace(chosen.search, time_limit_s=600.0))
-    again = search(replace(start, configuration=unlimited), machine.environment(), Recorder())
+    again = search(
+        replace(start, configuration=unlimited), machine.environment(), Recorder()
+    )
     assert not {settings.num_workers for settings in machine.opened} & measured
     assert again.status is Status.MEASURED
     assert measured < set(again.measured_numbers)
@@ -156,11 +190,17 @@ def test_patience_ends_a_search_of_failures() -> None:
     machine = sleeping()
     machine.failures = {n: TrialError("boom") for n in range(33)}
     result, _ = run_search(configuration(), machine)
-    assert (result.verdict, result.stop_reason) == (None, "4 candidates could not be measured")
+    assert (result.verdict, result.stop_reason) == (
+        None,
+        "4 candidates could not be measured",
+    )
 
 
-def test_if_a_paused_candidate_holds_a_lock_candidates_are_paused_only_when_idle() -> None:
-    """The second to be measured does not come forward: the one before was stopped with the lock in its hands."""
+def test_if_a_paused_candidate_holds_a_lock_candidates_are_paused_only_when_idle() -> (
+    None
+):
+    """The second to be measured does not come forward: the one before was stopped with
+    the lock in its hands."""
     machine = sleeping()
     stalls: list[int] = []
 
@@ -175,8 +215,14 @@ def test_if_a_paused_candidate_holds_a_lock_candidates_are_paused_only_when_idle
 
     machine.distort = stall_once
     result, _ = run_search(configuration(), machine)
-    assert by_workers(result)[stalls[0]].notes[0].startswith("it made no progress while the others were paused")
-    assert machine.idle_waits >= sum(len(trial.windows) > 0 for trial in result.trials) - 1
+    assert (
+        by_workers(result)[stalls[0]]
+        .notes[0]
+        .startswith("it made no progress while the others were paused")
+    )
+    assert (
+        machine.idle_waits >= sum(len(trial.windows) > 0 for trial in result.trials) - 1
+    )
     assert all(trial.state is TrialState.OK for trial in result.trials)
 
 
@@ -185,16 +231,23 @@ def logged(content: str) -> tuple[SampleMade, ...]:
     return tuple(SampleMade(worker=0, key=key, parts=(part,)) for key in range(8))
 
 
-def test_a_candidate_with_wrong_samples_is_never_recommended_unless_the_check_is_off() -> None:
+def test_a_candidate_with_wrong_samples_is_never_recommended_unless_the_check_is_off() -> (
+    None
+):
     machine = sleeping()
     right, wrong = logged("right"), logged("wrong")
     machine.without_workers = right
     machine.one_at_a_time = lambda samples: right[: len(samples)]
-    machine.logged = {n: SamplesLogged(samples=right if n == 1 else wrong) for n in range(1, 33)}
+    machine.logged = {
+        n: SamplesLogged(samples=right if n == 1 else wrong) for n in range(1, 33)
+    }
     result, _ = run_search(configuration(), machine)
     states = {trial.num_workers: trial.state for trial in result.trials}
     assert recommended(result).num_workers in (0, 1)
-    assert (states.pop(0), states.pop(1, TrialState.OK)) == (TrialState.OK, TrialState.OK)
+    assert (states.pop(0), states.pop(1, TrialState.OK)) == (
+        TrialState.OK,
+        TrialState.OK,
+    )
     assert set(states.values()) == {TrialState.WRONG_SAMPLES}
     trial = max(result.trials, key=lambda trial: trial.num_workers)
     assert (trial.measurement, trial.objective_s) == (None, None)
@@ -208,7 +261,10 @@ def test_samples_loaded_for_a_comparison_are_no_cpu_time_of_batches() -> None:
     machine.cpu_s = 0.02
     machine.without_workers = right = logged("right")
     machine.logged = {n: SamplesLogged(samples=right) for n in range(1, 33)}
-    result, _ = run_search(configuration({"precision": 1e-9}, strategy="exhaustive", candidates=(0, 1)), machine)
+    result, _ = run_search(
+        configuration({"precision": 1e-9}, strategy="exhaustive", candidates=(0, 1)),
+        machine,
+    )
     found = by_workers(result)[0].measurement
     assert found is not None
     assert found.cpu_s == pytest.approx(0.02)
@@ -218,19 +274,29 @@ def test_candidates_that_failed_or_did_not_fit_are_not_called_slower() -> None:
     machine = sleeping()
     machine.failures = {n: TrialError("boom") for n in (8, 32)}
     result, _ = run_search(configuration(), machine)
-    failed = sorted(trial.num_workers for trial in result.trials if trial.state is TrialState.FAILED)
+    failed = sorted(
+        trial.num_workers for trial in result.trials if trial.state is TrialState.FAILED
+    )
     assert failed
-    assert f"num_workers={', '.join(map(str, failed))} could not be measured" in result.stop_reason
+    assert (
+        f"num_workers={', '.join(map(str, failed))} could not be measured"
+        in result.stop_reason
+    )
     slower = result.stop_reason.partition("more workers (")[2].partition(")")[0]
     assert not set(map(str, failed)) & set(slower.split(", "))
 
 
 # Seconds per batch: no gain from workers, and a gain up to four workers.
-USELESS, USEFUL = 8.0, 0.1  # seconds in which a worker makes a batch, which takes 1 s without workers
+# seconds in which a worker makes a batch, which takes 1 s without workers
+USELESS, USEFUL = 8.0, 0.1
 
 
 def scaling(per_worker_s: float) -> FakeMachine:
-    made = machine_of(lambda workers: per_worker_s * max(1, workers / 4) if workers else 1.0, batches=100, start_s=0.1)
+    made = machine_of(
+        lambda workers: per_worker_s * max(1, workers / 4) if workers else 1.0,
+        batches=100,
+        start_s=0.1,
+    )
     made.facts = replace(made.facts, samples=100 * 64)
     return made
 
@@ -238,7 +304,8 @@ def scaling(per_worker_s: float) -> FakeMachine:
 def interrupt(
     configuration: Configuration, per_worker_s: float, slices: int
 ) -> tuple[SearchRecord | None, SearchRecord]:
-    """The records at the interruption (None if the search ended before) and at the end."""
+    """The records at the interruption (None if the search ended before) and at the
+    end."""
     interrupted, recorder, left = scaling(per_worker_s), Recorder(), iter(range(slices))
 
     def check() -> None:
@@ -247,7 +314,9 @@ def interrupt(
 
     start = SearchRecord(configuration=configuration, host=factories.HOST)
     try:
-        return None, search(start, replace(interrupted.environment(), check_interrupts=check), recorder)
+        return None, search(
+            start, replace(interrupted.environment(), check_interrupts=check), recorder
+        )
     except KeyboardInterrupt:
         there = recorder.results[-1]
     assert not interrupted.alive
@@ -268,11 +337,22 @@ def best(result: SearchRecord) -> tuple[int, float]:
 
 
 @pytest.mark.parametrize(
-    "strategy", [*(pytest.param(name, marks=pytest.mark.extended) for name in ("exhaustive", "patience")), "adaptive"]
+    "strategy",
+    [
+        *(
+            pytest.param(name, marks=pytest.mark.extended)
+            for name in ("exhaustive", "patience")
+        ),
+        "adaptive",
+    ],
 )
 @pytest.mark.parametrize("per_worker_s", [USELESS, USEFUL])
-def test_a_search_finds_the_same_after_any_interruption(strategy: str, per_worker_s: float) -> None:
-    rules = factories.search_rules(strategy=strategy, candidates=tuple(range(7)), patience=2, reference=None)
+def test_a_search_finds_the_same_after_any_interruption(
+    strategy: str, per_worker_s: float
+) -> None:
+    rules = factories.search_rules(
+        strategy=strategy, candidates=tuple(range(7)), patience=2, reference=None
+    )
     configuration = factories.configuration(search=rules)
     _, whole = interrupt(configuration, per_worker_s, 10**6)
     expected, least_s = best(whole)
@@ -289,7 +369,8 @@ def test_a_search_finds_the_same_after_any_interruption(strategy: str, per_worke
         assert result.complete
         workers, epoch_s = best(result)
         assert epoch_s <= least_s * 1.03, slices
-        if strategy != "adaptive":  # which depends on the precision of the first windows
+        # which depends on the precision of the first windows
+        if strategy != "adaptive":
             assert (workers, result.stop_reason) == (expected, whole.stop_reason)
             assert set(found) == set(finished(whole))
     assert slices > 3

@@ -14,7 +14,8 @@ END = search_result(trial(0, 8.0), configuration=configuration())
 
 
 class Store:
-    """Notes what is stored; another process stores the result of the search while this one waits."""
+    """Notes what is stored; another process stores the result of the search while this
+    one waits."""
 
     def __init__(self, events: list[str], stored: list[SearchRecord | None]) -> None:
         self._events, self._stored = events, stored
@@ -35,7 +36,10 @@ class Store:
     ],
 )
 def test_a_result_is_stored_before_a_search_that_waits_looks_for_it(
-    stored: list[SearchRecord | None], events: list[str], is_stored: bool, monkeypatch: pytest.MonkeyPatch
+    stored: list[SearchRecord | None],
+    events: list[str],
+    is_stored: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     happened: list[str] = []
 

@@ -30,8 +30,11 @@ def settings(*num_workers: int) -> tuple[LoaderSettings, ...]:
 
 
 def made(rules: SearchRules, **others: Any) -> Strategy:
-    measure = MeasureRules(windows=1, precision=10.0)  # candidates are precise after one round
-    return make(factories.configuration(search=rules, loader=BASE, measure=measure), **others)
+    # candidates are precise after one round
+    measure = MeasureRules(windows=1, precision=10.0)
+    return make(
+        factories.configuration(search=rules, loader=BASE, measure=measure), **others
+    )
 
 
 def measured_out(*num_workers: int) -> Round:
@@ -43,7 +46,10 @@ def search(strategy: Strategy, costs: Costs) -> tuple[list[int], str]:
     """The candidates in the order of measuring, and the reason to stop."""
     observations: list[Observation] = []
     while isinstance(decision := strategy.decide(observations), Round):
-        observations += [seen(chosen.num_workers, costs[chosen.num_workers]) for chosen in decision.candidates]
+        observations += [
+            seen(chosen.num_workers, costs[chosen.num_workers])
+            for chosen in decision.candidates
+        ]
     assert isinstance(decision, Stop)
     return [observation.num_workers for observation in observations], decision.reason
 
@@ -51,11 +57,32 @@ def search(strategy: Strategy, costs: Costs) -> tuple[list[int], str]:
 @pytest.mark.parametrize(
     ("patience", "costs", "tried", "reason"),
     [
-        (3, [9, 5, 6, 6, 6, 6, 1], 6, "4 candidates after num_workers=1 did not improve on it (patience 3)"),
-        # Any improvement of the best resets the count; an improvement on the previous candidate does not.
-        (1, [9, 9.5, 8.999, 9.5, 9.5, 1], 5, "2 candidates after num_workers=2 did not improve on it (patience 1)"),
-        (1, [4, None, None, 1], 3, "2 candidates after num_workers=0 did not improve on it (patience 1)"),
-        (1, [None, None, None, None], 2, "2 candidates could not be measured (patience 1)"),
+        (
+            3,
+            [9, 5, 6, 6, 6, 6, 1],
+            6,
+            "4 candidates after num_workers=1 did not improve on it (patience 3)",
+        ),
+        # Any improvement of the best resets the count; an improvement on the previous
+        # candidate does not.
+        (
+            1,
+            [9, 9.5, 8.999, 9.5, 9.5, 1],
+            5,
+            "2 candidates after num_workers=2 did not improve on it (patience 1)",
+        ),
+        (
+            1,
+            [4, None, None, 1],
+            3,
+            "2 candidates after num_workers=0 did not improve on it (patience 1)",
+        ),
+        (
+            1,
+            [None, None, None, None],
+            2,
+            "2 candidates could not be measured (patience 1)",
+        ),
         (0, [2], 1, "all 1 candidates were measured within patience 0"),
         (None, [1, 5, None, 9, 9, 9], 6, "all 6 candidates were measured"),
     ],
@@ -64,25 +91,43 @@ def test_patience_stops_after_more_candidates_without_improvement_and_exhaustive
     patience: int | None, costs: list[float | None], tried: int, reason: str
 ) -> None:
     rules = search_rules(tuple(range(len(costs))), patience=patience or 0)
-    strategy = made(replace(rules, strategy="exhaustive" if patience is None else "patience"))
+    strategy = made(
+        replace(rules, strategy="exhaustive" if patience is None else "patience")
+    )
     assert search(strategy, dict(enumerate(costs))) == (list(range(tried)), reason)
 
 
-def test_candidates_that_are_certain_to_be_measured_are_decided_together_beside_the_best() -> None:
+def test_candidates_that_are_certain_to_be_measured_are_decided_together_beside_the_best() -> (
+    None
+):
     strategy = made(search_rules(tuple(range(10)), strategy="patience", patience=2))
     assert strategy.decide([]) == measured_out(0, 1, 2)
     with_reference = replace(strategy, rules=replace(strategy.rules, reference=8))
     assert with_reference.decide([]) == measured_out(0, 1, 2, 8)
-    observed = [by_rounds(BASE.with_workers(n), cost_s) for n, cost_s in enumerate((5.0, 3.0, 4.0))]
-    assert strategy.decide(observed) == replace(measured_out(3, 4), beside=settings(1), ended=settings(0, 2))
-    beside = [by_rounds(BASE.with_workers(1), 3.0, 3.0), replace(by_rounds(BASE.with_workers(3), 3.0), cost_s=None)]
+    observed = [
+        by_rounds(BASE.with_workers(n), cost_s)
+        for n, cost_s in enumerate((5.0, 3.0, 4.0))
+    ]
+    assert strategy.decide(observed) == replace(
+        measured_out(3, 4), beside=settings(1), ended=settings(0, 2)
+    )
+    beside = [
+        by_rounds(BASE.with_workers(1), 3.0, 3.0),
+        replace(by_rounds(BASE.with_workers(3), 3.0), cost_s=None),
+    ]
     later = [*observed[::2], beside[0], replace(beside[1], paces_s={1: 3.0})]
-    assert strategy.decide(later) == replace(measured_out(3, 4), ended=settings(0, 2)), "one round beside is enough"
+    assert strategy.decide(later) == replace(
+        measured_out(3, 4), ended=settings(0, 2)
+    ), "one round beside is enough"
     closed = [observed[0], replace(observed[1], may_continue=False), observed[2]]
-    assert strategy.decide(closed) == replace(measured_out(3, 4), ended=settings(0, 1, 2)), "its row is final"
+    assert strategy.decide(closed) == replace(
+        measured_out(3, 4), ended=settings(0, 1, 2)
+    ), "its row is final"
     # An observation out of order counts when the order reaches it.
     assert strategy.decide([seen(8, 1.0)]) == measured_out(0, 1, 2)
-    assert isinstance(strategy.decide([seen(8, 1.0), *(seen(n, 5.0 + n) for n in range(4))]), Stop)
+    assert isinstance(
+        strategy.decide([seen(8, 1.0), *(seen(n, 5.0 + n) for n in range(4))]), Stop
+    )
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -93,7 +138,12 @@ def test_each_strategy_begins_with_a_round(strategy: str) -> None:
 def by_rounds(chosen: LoaderSettings, *costs: float) -> Observation:
     """A candidate with these costs in consecutive rounds that may continue."""
     mean_s = sum(costs) / len(costs)
-    return Observation(settings=chosen, cost_s=mean_s, paces_s=dict(enumerate(costs)), may_continue=True)
+    return Observation(
+        settings=chosen,
+        cost_s=mean_s,
+        paces_s=dict(enumerate(costs)),
+        may_continue=True,
+    )
 
 
 def also(*names: str) -> Strategy:
@@ -105,17 +155,29 @@ def prefetching(factor: int) -> LoaderSettings:
 
 
 def test_a_faster_value_continues_until_all_others_are_decided() -> None:
-    costs_s = {2: (1.0, 1.0, 1.0), 1: (2.0, 2.0, 2.0), 4: (0.8, 0.8, 0.8), 8: (0.6, 1.0, 0.9)}
-    decision = also("prefetch_factor").decide([by_rounds(prefetching(n), *each) for n, each in costs_s.items()])
+    costs_s = {
+        2: (1.0, 1.0, 1.0),
+        1: (2.0, 2.0, 2.0),
+        4: (0.8, 0.8, 0.8),
+        8: (0.6, 1.0, 0.9),
+    }
+    decision = also("prefetch_factor").decide(
+        [by_rounds(prefetching(n), *each) for n, each in costs_s.items()]
+    )
     assert decision == Round(
-        candidates=(prefetching(2), prefetching(4), prefetching(8)), ended=(prefetching(1),), window_s=0.5
+        candidates=(prefetching(2), prefetching(4), prefetching(8)),
+        ended=(prefetching(1),),
+        window_s=0.5,
     )
 
 
 def test_values_that_stay_close_have_four_seconds() -> None:
     def goes_on(rounds: int, epoch_s: float) -> bool:
         costs = [(1.0, 1.4)[number % 2] for number in range(rounds)]
-        other = replace(by_rounds(replace(prefetching(2), pin_memory=True), *costs), timed_s=rounds * epoch_s)
+        other = replace(
+            by_rounds(replace(prefetching(2), pin_memory=True), *costs),
+            timed_s=rounds * epoch_s,
+        )
         best = replace(by_rounds(prefetching(2), *reversed(costs)), timed_s=100.0)
         return isinstance(also("pin_memory").decide([best, other]), Round)
 
@@ -126,12 +188,19 @@ def test_values_that_stay_close_have_four_seconds() -> None:
 def test_the_next_setting_is_compared_with_the_best_value_of_the_previous_one() -> None:
     strategy = also("prefetch_factor", "pin_memory")
     assert isinstance(strategy, OtherSettingsSearch)
-    known = [by_rounds(prefetching(factor), *[cost] * 6) for factor, cost in ((2, 1.0), (1, 2.0), (4, 0.8), (8, 0.9))]
+    known = [
+        by_rounds(prefetching(factor), *[cost] * 6)
+        for factor, cost in ((2, 1.0), (1, 2.0), (4, 0.8), (8, 0.9))
+    ]
     pinned = replace(prefetching(4), pin_memory=True)
-    assert strategy.decide(known) == Round(candidates=(prefetching(4), pinned), window_s=0.5)
+    assert strategy.decide(known) == Round(
+        candidates=(prefetching(4), pinned), window_s=0.5
+    )
     stop = strategy.decide(known, replace(FACTS, accelerator=None))
     assert isinstance(stop, Stop)
-    assert stop.reason.endswith("takes 20 % less time; pin_memory has no effect without an accelerator")
+    assert stop.reason.endswith(
+        "takes 20 % less time; pin_memory has no effect without an accelerator"
+    )
     known.append(by_rounds(pinned, *[0.8] * 6))
     assert strategy.decide(known) == Stop(
         reason="num_workers=2 was the fastest; prefetch_factor=4 takes 20 % less time; no other pin_memory is faster"
@@ -142,23 +211,41 @@ def test_the_next_setting_is_compared_with_the_best_value_of_the_previous_one() 
 
 
 @pytest.mark.parametrize(
-    ("before_s", "reason"), [(1.0, "all 2 candidates were measured"), (1.2, "num_workers=5 was the fastest")]
+    ("before_s", "reason"),
+    [(1.0, "all 2 candidates were measured"), (1.2, "num_workers=5 was the fastest")],
 )
-def test_rounds_beside_other_settings_do_not_reopen_the_search_of_num_workers(before_s: float, reason: str) -> None:
-    """The machine is slower in the later rounds; earlier times may be others as replayed with later records."""
+def test_rounds_beside_other_settings_do_not_reopen_the_search_of_num_workers(
+    before_s: float, reason: str
+) -> None:
+    """The machine is slower in the later rounds; earlier times may be others as
+    replayed with later records."""
     best = BASE.with_workers(5)
-    known = [by_rounds(BASE.with_workers(3), *[1.1] * 3), by_rounds(best, *[before_s] * 3, *[2.0] * 3)]
+    known = [
+        by_rounds(BASE.with_workers(3), *[1.1] * 3),
+        by_rounds(best, *[before_s] * 3, *[2.0] * 3),
+    ]
     variants = [replace(best, prefetch_factor=factor) for factor in (1, 4, 8)]
-    known += [replace(by_rounds(one, 1.8), paces_s=dict.fromkeys((3, 4, 5), 1.8)) for one in variants]
-    decision = made(search_rules((3, 5), settings=("prefetch_factor",)), cores=2.0).decide(known)
+    known += [
+        replace(by_rounds(one, 1.8), paces_s=dict.fromkeys((3, 4, 5), 1.8))
+        for one in variants
+    ]
+    decision = made(
+        search_rules((3, 5), settings=("prefetch_factor",)), cores=2.0
+    ).decide(known)
     assert decision == Stop(reason=f"{reason}; prefetch_factor=1 takes 10 % less time")
 
 
 @pytest.mark.parametrize(("spent_s", "goes_on"), [(0.0, True), (1.0, False)])
-def test_a_setting_measured_by_an_earlier_program_ends_no_search_of_num_workers(spent_s: float, goes_on: bool) -> None:
+def test_a_setting_measured_by_an_earlier_program_ends_no_search_of_num_workers(
+    spent_s: float, goes_on: bool
+) -> None:
     """Its rounds are unknown; one of this program that failed has none."""
-    known = Observation(settings=replace(prefetching(2), pin_memory=True), cost_s=None, spent_s=spent_s)
-    decision = made(search_rules((0, 2), settings=("pin_memory",))).decide([seen(0, 2.0), known])
+    known = Observation(
+        settings=replace(prefetching(2), pin_memory=True), cost_s=None, spent_s=spent_s
+    )
+    decision = made(search_rules((0, 2), settings=("pin_memory",))).decide(
+        [seen(0, 2.0), known]
+    )
     assert (decision == measured_out(2)) == goes_on
 
 
@@ -168,25 +255,42 @@ def test_a_setting_measured_by_an_earlier_program_ends_no_search_of_num_workers(
         ("prefetch_factor", 2, (1, 4, 8)),
         ("prefetch_factor", 0, ()),
         ("persistent_workers", 2, (True,)),
-        ("multiprocessing_context", 2, tuple(multiprocessing.get_all_start_methods()[1:])),
+        (
+            "multiprocessing_context",
+            2,
+            tuple(multiprocessing.get_all_start_methods()[1:]),
+        ),
     ],
 )
-def test_the_values_of_a_setting_to_measure(name: str, workers: int, values: tuple[object, ...]) -> None:
+def test_the_values_of_a_setting_to_measure(
+    name: str, workers: int, values: tuple[object, ...]
+) -> None:
     best = BASE.with_workers(workers)
-    decision = made(search_rules((workers,), settings=(name,)), cores=8.0).decide([by_rounds(best, 1.0, 1.0, 1.0)])
+    decision = made(search_rules((workers,), settings=(name,)), cores=8.0).decide(
+        [by_rounds(best, 1.0, 1.0, 1.0)]
+    )
     tried = decision.candidates[1:] if isinstance(decision, Round) else ()
-    assert sorted(map(str, (getattr(one, name) for one in tried))) == sorted(map(str, values))
+    assert sorted(map(str, (getattr(one, name) for one in tried))) == sorted(
+        map(str, values)
+    )
 
 
-def test_the_best_predicted_value_is_measured_until_a_round_confirms_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_best_predicted_value_is_measured_until_a_round_confirms_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     costs_s = {2: 1.0, 1: 2.0, 4: 0.8, 8: 0.7}
     model = SimpleNamespace(cost_s=lambda settings: costs_s[settings.prefetch_factor])
     monkeypatch.setattr(other_settings, "model_from", lambda *_: model)
     search, best = also("prefetch_factor"), by_rounds(prefetching(2), *[1.0] * 6)
-    assert search.decide([best]) == Round(candidates=(prefetching(2), prefetching(8)), window_s=0.5)
+    assert search.decide([best]) == Round(
+        candidates=(prefetching(2), prefetching(8)), window_s=0.5
+    )
     costs_s.update({4: 0.6, 8: 1.0})  # as predicted after the first round
-    untimed = replace(by_rounds(prefetching(8), 0.7), cost_s=None, paces_s={})  # its first window did not count
-    assert search.decide([best, untimed]) == Round(candidates=(prefetching(8),), window_s=0.5)
+    # its first window did not count
+    untimed = replace(by_rounds(prefetching(8), 0.7), cost_s=None, paces_s={})
+    assert search.decide([best, untimed]) == Round(
+        candidates=(prefetching(8),), window_s=0.5
+    )
     noisy = by_rounds(prefetching(2), *[0.4, 1.6] * 3)  # one round decides nothing
     decision = search.decide([noisy, by_rounds(prefetching(8), 0.38)])
     assert decision == Round(candidates=(prefetching(2), prefetching(8)), window_s=0.5)
@@ -203,17 +307,31 @@ def test_workers_that_start_once_are_predicted_with_each_number_that_was_measure
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No workers are the best of those that start in each epoch."""
-    costs_s = {(0, False): 1.0, (2, False): 3.0, (2, True): 0.5, (4, False): 3.0, (4, True): 0.4}
-    model = SimpleNamespace(cost_s=lambda queue: costs_s[queue.num_workers, queue.persistent_workers])
+    costs_s = {
+        (0, False): 1.0,
+        (2, False): 3.0,
+        (2, True): 0.5,
+        (4, False): 3.0,
+        (4, True): 0.4,
+    }
+    model = SimpleNamespace(
+        cost_s=lambda queue: costs_s[queue.num_workers, queue.persistent_workers]
+    )
     monkeypatch.setattr(other_settings, "model_from", lambda *_: model)
     search = made(search_rules((0, 2, 4), settings=("persistent_workers",)), cores=2.0)
-    known = [by_rounds(BASE.with_workers(n), *[costs_s[n, False]] * 6) for n in (0, 2, 4)]
+    known = [
+        by_rounds(BASE.with_workers(n), *[costs_s[n, False]] * 6) for n in (0, 2, 4)
+    ]
     persistent = replace(BASE.with_workers(4), persistent_workers=True)
-    assert search.decide(known) == Round(candidates=(BASE.with_workers(0), persistent), window_s=0.5)
+    assert search.decide(known) == Round(
+        candidates=(BASE.with_workers(0), persistent), window_s=0.5
+    )
     costs_s.update({(2, True): 0.99, (4, True): 0.99})
     stopped = search.decide(known)
     assert isinstance(stopped, Stop)
-    assert stopped.reason.endswith("no other persistent_workers is predicted to be faster")
+    assert stopped.reason.endswith(
+        "no other persistent_workers is predicted to be faster"
+    )
 
 
 @pytest.mark.parametrize(
@@ -226,17 +344,23 @@ def test_workers_that_start_once_are_predicted_with_each_number_that_was_measure
         ({}, "exhaustive", ()),
     ],
 )
-def test_what_is_searched_by_itself(own: dict[str, Any], strategy: str, names: tuple[str, ...]) -> None:
+def test_what_is_searched_by_itself(
+    own: dict[str, Any], strategy: str, names: tuple[str, ...]
+) -> None:
     rules = search_rules((0, 2), strategy=strategy, settings=None)
     assert rules.searched(loader_settings(2, **own)) == names
 
 
-def test_twice_the_workers_with_a_shorter_queue_are_tried_if_they_did_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_twice_the_workers_with_a_shorter_queue_are_tried_if_they_did_not_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     model = SimpleNamespace(cost_s=lambda settings: 1.0 / settings.num_workers)
     monkeypatch.setattr(other_settings, "model_from", lambda *_: model)
     search = made(search_rules((4, 8), settings=("prefetch_factor",)))
     best, more = (BASE.with_workers(n) for n in (4, 8))
     known = by_rounds(best, *[1.0] * 6)
     shorter = replace(more, prefetch_factor=1)
-    assert search.decide([known, seen(8, None)]) == Round(candidates=(best, shorter), window_s=0.5)
+    assert search.decide([known, seen(8, None)]) == Round(
+        candidates=(best, shorter), window_s=0.5
+    )
     assert isinstance(search.decide([known, by_rounds(more, *[2.0] * 6)]), Stop)

@@ -20,18 +20,28 @@ from tests.forked import WITHIN_S
 
 
 def own_server() -> Any:
-    return fork_server.ensure_running(["tests.forked", "no_such_module", ".raises_type_error"])
+    return fork_server.ensure_running(
+        ["tests.forked", "no_such_module", ".raises_type_error"]
+    )
 
 
-def fork(function: Callable[..., None], *arguments: Any, server: Connection | None = None) -> ForkedProcess:
-    return fork_server.fork(server or own_server().connection, f"tests.forked:{function.__name__}", *arguments)
+def fork(
+    function: Callable[..., None], *arguments: Any, server: Connection | None = None
+) -> ForkedProcess:
+    return fork_server.fork(
+        server or own_server().connection,
+        f"tests.forked:{function.__name__}",
+        *arguments,
+    )
 
 
 def test_a_process_has_the_state_of_a_child_and_what_its_program_passes() -> None:
     assert fork(forked.report_state).connection.recv() == {
         "arguments": sys.argv,
         "key": bytes(multiprocessing.current_process().authkey),
-        "main": (None, None),  # the program's main module is not run again, neither here nor in spawned workers
+        # the program's main module is not run again, neither here nor in spawned
+        # workers
+        "main": (None, None),
         "is child": True,
         "handler": signal.SIG_DFL,
         "threads": ["MainThread"],
@@ -60,7 +70,9 @@ def test_a_killed_server_is_replaced() -> None:
 
 def output_of(program: str, folder: Path) -> str:
     (folder / "program.py").write_text(program)
-    done = run_python(folder, os.environ | {"PYTHONPATH": str(ROOT)}, "-W", "error", "program.py")
+    done = run_python(
+        folder, os.environ | {"PYTHONPATH": str(ROOT)}, "-W", "error", "program.py"
+    )
     return done.stdout + done.stderr
 
 
@@ -81,7 +93,9 @@ print(*[each.pid for each in psutil.Process().children(recursive=True)])
 """
 
 
-def test_a_forked_program_has_a_server_of_its_own_and_each_server_exits_with_its_program(tmp_path: Path) -> None:
+def test_a_forked_program_has_a_server_of_its_own_and_each_server_exits_with_its_program(
+    tmp_path: Path,
+) -> None:
     """The output has no warning of a process that still runs."""
     pids = [int(pid) for pid in output_of(_FORKED, tmp_path).split()]
     assert pids
@@ -114,7 +128,8 @@ def test_all_processes_exit_with_a_killed_program_even_if_paused(server: str) ->
 
 
 def test_a_worker_of_a_killed_process_is_reaped() -> None:
-    """In a container the program may be the first process, which gets such workers, and does not reap them."""
+    """In a container the program may be the first process, which gets such workers, and
+    does not reap them."""
     server = own_server()
     process = fork(forked.sleep_with_a_process)
     worker = psutil.Process(process.connection.recv())
@@ -155,8 +170,11 @@ print(process.exitcode, server.process.poll())
 """
 
 
-def test_signals_during_the_start_are_not_lost_and_do_not_end_the_server(tmp_path: Path) -> None:
-    """Seen once: a cancelled job of Slurm continued. Processes of the server can be ended."""
+def test_signals_during_the_start_are_not_lost_and_do_not_end_the_server(
+    tmp_path: Path,
+) -> None:
+    """Seen once: a cancelled job of Slurm continued. Processes of the server can be
+    ended."""
     assert output_of(_SIGNALLED, tmp_path) == f"{-signal.SIGTERM} None\n"
 
 
@@ -180,7 +198,9 @@ print([each for each in family if each.is_running()])
 """
 
 
-def test_a_fork_of_the_program_has_its_memory_does_nothing_of_its_own_and_ends_with_the_block(tmp_path: Path) -> None:
+def test_a_fork_of_the_program_has_its_memory_does_nothing_of_its_own_and_ends_with_the_block(
+    tmp_path: Path,
+) -> None:
     lines = ("printed once", "in memory", "0", "[]", "the program exits", "")
     assert output_of(_FORK_OF_PROGRAM, tmp_path) == "\n".join(lines)
 
@@ -196,9 +216,16 @@ os._exit(process.connection.recv())
 """
 
 
-def test_processes_of_a_program_without_streams_and_with_a_path_that_imports_ignore_keep_their_connection() -> None:
+def test_processes_of_a_program_without_streams_and_with_a_path_that_imports_ignore_keep_their_connection() -> (
+    None
+):
     command = [sys.executable, "-c", _CLOSED_STREAMS]
-    assert subprocess.run(command, cwd=ROOT, timeout=60, check=False, stderr=subprocess.DEVNULL).returncode == 7
+    assert (
+        subprocess.run(
+            command, cwd=ROOT, timeout=60, check=False, stderr=subprocess.DEVNULL
+        ).returncode
+        == 7
+    )
 
 
 _SEMAPHORE = """
@@ -209,5 +236,7 @@ process.kill()
 """
 
 
-def test_the_semaphore_of_a_killed_process_is_removed_without_a_warning(tmp_path: Path) -> None:
+def test_the_semaphore_of_a_killed_process_is_removed_without_a_warning(
+    tmp_path: Path,
+) -> None:
     assert output_of(_SEMAPHORE, tmp_path) == "made\n"

@@ -16,7 +16,10 @@ def twelve_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def v1(folder: str, quota_us: int) -> dict[str, str]:
-    return {f"{folder}/cpu.cfs_quota_us": f"{quota_us}\n", f"{folder}/cpu.cfs_period_us": "100000\n"}
+    return {
+        f"{folder}/cpu.cfs_quota_us": f"{quota_us}\n",
+        f"{folder}/cpu.cfs_period_us": "100000\n",
+    }
 
 
 @pytest.mark.parametrize(
@@ -32,25 +35,36 @@ def v1(folder: str, quota_us: int) -> dict[str, str]:
         ("0::/\n", {"cpu.max": "\n"}, 12.0),
     ],
 )  # fmt: skip
-def test_quotas_of_groups_limit_the_cpus(tmp_path: Path, own: str, files: dict[str, str], expected: float) -> None:
+def test_quotas_of_groups_limit_the_cpus(
+    tmp_path: Path, own: str, files: dict[str, str], expected: float
+) -> None:
     files = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
     root = made_up(tmp_path, {"proc/self/cgroup": own, **files})
     assert host.shared_cores(root) == expected
 
 
-@pytest.mark.parametrize(("cpus", "expected"), [("64", 12.0), ("many", 12.0), ("0", 12.0), ("6", 6.0)])
+@pytest.mark.parametrize(
+    ("cpus", "expected"), [("64", 12.0), ("many", 12.0), ("0", 12.0), ("6", 6.0)]
+)
 def test_batch_systems_limit_the_cpus_which_nothing_enforces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpus: str, expected: float
 ) -> None:
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", cpus)
-    assert (host.shared_cores(tmp_path), host.enforced_cores(tmp_path)) == (expected, 12.0)
+    assert (host.shared_cores(tmp_path), host.enforced_cores(tmp_path)) == (
+        expected,
+        12.0,
+    )
 
 
 @pytest.mark.parametrize(
-    ("cores", "ranks", "expected"), [(0.5, 1, (1, 0.5)), (1.5, 1, (1, 1.5)), (1.5, 2, (3, None)), (2, 1, (2, None))]
+    ("cores", "ranks", "expected"),
+    [(0.5, 1, (1, 0.5)), (1.5, 1, (1, 1.5)), (1.5, 2, (3, None)), (2, 1, (2, None))],
 )
 def test_a_fraction_of_the_usable_cpus_is_kept(
-    monkeypatch: pytest.MonkeyPatch, cores: float, ranks: int, expected: tuple[int, float | None]
+    monkeypatch: pytest.MonkeyPatch,
+    cores: float,
+    ranks: int,
+    expected: tuple[int, float | None],
 ) -> None:
     """A launcher with two ranks."""
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
@@ -66,5 +80,9 @@ def test_ranks_share_the_cpus_of_all_of_a_launchers_ranks_also_if_they_are_bound
     monkeypatch.setattr(host, "_quotas", lambda root: ())
     assert [host.usable_cpus(ranks) for ranks in (1, 3, 4, 32)] == [3, 4, 3, 1]
     for bound, expected in ((2, 2), (3, 3), (6, 3)):
-        monkeypatch.setattr(os, "sched_getaffinity", lambda pid, own=bound: set(range(12 if pid else own)))
+        monkeypatch.setattr(
+            os,
+            "sched_getaffinity",
+            lambda pid, own=bound: set(range(12 if pid else own)),
+        )
         assert host.usable_cpus() == expected

@@ -20,7 +20,9 @@ with host_lock.held(sys.argv[1], print):
 """
 
 
-def test_a_second_measurement_waits_and_says_so_with_the_length_of_the_wait(tmp_path: Path) -> None:
+def test_a_second_measurement_waits_and_says_so_with_the_length_of_the_wait(
+    tmp_path: Path,
+) -> None:
     lock_file = tmp_path / "nws.lock"
     with child(HOLDER, lock_file) as holder:
         line_of(holder)
@@ -36,11 +38,15 @@ def test_a_second_measurement_waits_and_says_so_with_the_length_of_the_wait(tmp_
             pass
         line, waited = lines
         assert re.fullmatch(r"waited [\d.]+ \S+ for another measurement", waited)
-        assert line.endswith(f": one at a time on this machine (`fuser {lock_file}` names it)")
+        assert line.endswith(
+            f": one at a time on this machine (`fuser {lock_file}` names it)"
+        )
         holder.wait()
 
 
-def test_without_a_path_there_is_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_path_there_is_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with host_lock.held(None, pytest.fail), host_lock.held(None, pytest.fail):
         assert not list(tmp_path.iterdir())
@@ -48,14 +54,23 @@ def test_without_a_path_there_is_no_lock(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_an_impossible_lock_file_is_reported_with_its_key(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    for path in (tmp_path / "file/nws.lock", tmp_path / "file/folder/nws.lock", tmp_path / "missing/nws.lock"):
+    for path in (
+        tmp_path / "file/nws.lock",
+        tmp_path / "file/folder/nws.lock",
+        tmp_path / "missing/nws.lock",
+    ):
         line = rf"^paths\.lock_file={path}: .*must be.*$"
-        with pytest.raises(ConfigurationError, match=line), host_lock.held(str(path), pytest.fail):
+        with (
+            pytest.raises(ConfigurationError, match=line),
+            host_lock.held(str(path), pytest.fail),
+        ):
             pytest.fail("the block was entered")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_all_users_can_open_the_lock_and_an_exception_releases_it(tmp_path: Path) -> None:
+def test_all_users_can_open_the_lock_and_an_exception_releases_it(
+    tmp_path: Path,
+) -> None:
     lock_file, before = tmp_path / "nws.lock", os.umask(0o077)
     try:
         with contextlib.suppress(ZeroDivisionError), host_lock.held(str(lock_file)):
@@ -90,7 +105,10 @@ def test_something_else_in_the_place_of_the_lock_stops_no_search_and_is_not_foll
     ):
         fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
     (line,) = lines
-    assert re.fullmatch(rf"{lock_file} cannot be locked \(.*\): waits only .* by {tmp_path}/cache/nws_sweep.lock", line)
+    assert re.fullmatch(
+        rf"{lock_file} cannot be locked \(.*\): waits only .* by {tmp_path}/cache/nws_sweep.lock",
+        line,
+    )
     if kind == "a link":
         assert stat.S_IMODE(target.stat().st_mode) == 0o600
     else:
@@ -115,8 +133,12 @@ def test_a_lock_file_that_another_user_has_closed_stops_no_search(
         assert as_user(12345, lock) == 0
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
-def test_a_lock_file_of_another_user_in_a_shared_folder_can_be_locked(tmp_path: Path) -> None:
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root can give a file to another user"
+)
+def test_a_lock_file_of_another_user_in_a_shared_folder_can_be_locked(
+    tmp_path: Path,
+) -> None:
     lock_file, shared, another = tmp_path / "shared/nws.lock", 0o1777, 12345
     lock_file.parent.mkdir()
     lock_file.parent.chmod(shared)

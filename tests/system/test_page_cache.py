@@ -18,10 +18,16 @@ def files(tmp_path: Path) -> list[str]:
     return [str(path) for path in paths]
 
 
-def test_files_below_are_absolute_and_sorted(tmp_path: Path, files: list[str], monkeypatch: Any) -> None:
+def test_files_below_are_absolute_and_sorted(
+    tmp_path: Path, files: list[str], monkeypatch: Any
+) -> None:
     assert page_cache.files_below([str(tmp_path / "photos")]) == tuple(files)
     monkeypatch.chdir(tmp_path)
-    assert page_cache.files_below([files[1], "photos", files[1]]) == (files[1], files[0], files[2])
+    assert page_cache.files_below([files[1], "photos", files[1]]) == (
+        files[1],
+        files[0],
+        files[2],
+    )
     assert page_cache.files_below([str(tmp_path / "gone")]) == ()
 
 
@@ -39,7 +45,8 @@ def test_dropped_files_are_read_from_storage(tmp_path: Path) -> None:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     if bytes_from_storage(path) < size:
         pytest.skip("this file system does not say what it read")
-    assert bytes_from_storage(path) < size // 2  # the counter includes the process's own code
+    # the counter includes the process's own code
+    assert bytes_from_storage(path) < size // 2
     page_cache.drop([str(path)])
     assert bytes_from_storage(path) >= size
     path.write_bytes(os.urandom(size))  # not yet written to storage
@@ -47,12 +54,17 @@ def test_dropped_files_are_read_from_storage(tmp_path: Path) -> None:
     assert bytes_from_storage(path) >= size
 
 
-def test_what_cannot_be_dropped_is_skipped(tmp_path: Path, files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_dropped_is_skipped(
+    tmp_path: Path, files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(descriptor: int) -> None:
         raise OSError(22, "Invalid argument")  # as on squashfs and ISO images
 
     gc.collect()  # else descriptors of earlier tests may be closed meanwhile
-    before, advised = len(list(Path("/proc/self/fd").iterdir())), Mock(spec=os.posix_fadvise)
+    before, advised = (
+        len(list(Path("/proc/self/fd").iterdir())),
+        Mock(spec=os.posix_fadvise),
+    )
     monkeypatch.setattr(os, "posix_fadvise", advised)
     os.mkfifo(tmp_path / "pipe")  # opening it would block
     monkeypatch.setattr(os, "fdatasync", refused)

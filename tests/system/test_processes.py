@@ -58,11 +58,18 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_a_process_whose_parent_was_killed_earlier_exits(tmp_path: Path, method: str) -> None:
+def test_a_process_whose_parent_was_killed_earlier_exits(
+    tmp_path: Path, method: str
+) -> None:
     """Seen once in 443 kills: workers that had just been forked kept running."""
     (tmp_path / "program.py").write_text(_ORPHAN)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "program.py", method, tmp_path], cwd=tmp_path, env=environment, check=False)
+    subprocess.run(
+        [sys.executable, "program.py", method, tmp_path],
+        cwd=tmp_path,
+        env=environment,
+        check=False,
+    )
     pid = int((tmp_path / "begun").read_text())
     assert becomes(lambda: not processes.running([pid]))
     assert not (tmp_path / "lives").exists()

@@ -28,12 +28,16 @@ sys.stdout.flush(); os._exit(10 * (file.fileno() > 2) + (child.returncode == 0))
 @pytest.mark.parametrize("closed", ["", "<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_are_opened_here_and_in_children(closed: str) -> None:
     """A file with the number of standard output would get the printed text."""
-    done = subprocess.run(["sh", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, _CODE], check=False)
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, _CODE], check=False
+    )
     assert done.returncode == 11
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe"])
-def test_no_log_is_written_through_a_link_or_waits_for_a_reader(tmp_path: Path, kind: str) -> None:
+def test_no_log_is_written_through_a_link_or_waits_for_a_reader(
+    tmp_path: Path, kind: str
+) -> None:
     log, target = tmp_path / "trial.log", tmp_path / "target"
     target.touch()
     if kind == "link":
@@ -50,7 +54,9 @@ def test_no_log_is_written_through_a_link_or_waits_for_a_reader(tmp_path: Path, 
 
 def test_characters_that_an_encoding_lacks_become_question_marks() -> None:
     command = [sys.executable, "-X", "utf8=0", "-c", _CODE]
-    done = subprocess.run(command, env={"PYTHONIOENCODING": "latin-1"}, capture_output=True, check=False)
+    done = subprocess.run(
+        command, env={"PYTHONIOENCODING": "latin-1"}, capture_output=True, check=False
+    )
     assert done.stdout == b"5.0 ms \xb18 % ? ?\n"
 
 
@@ -60,7 +66,10 @@ def fails(*_: Any, **__: Any) -> NoReturn:
 
 def test_threads_that_redraw_bars_end() -> None:
     before = threading.active_count()
-    with tqdm.tqdm(total=2, file=io.StringIO()), Progress(console=Console(file=io.StringIO())):
+    with (
+        tqdm.tqdm(total=2, file=io.StringIO()),
+        Progress(console=Console(file=io.StringIO())),
+    ):
         assert threading.active_count() == before + 2
         streams.end_redrawing()
         assert threading.active_count() == before
@@ -68,7 +77,9 @@ def test_threads_that_redraw_bars_end() -> None:
 
 @pytest.mark.parametrize("is_disturbed", [False, True])
 def test_a_line_is_not_glued_to_a_bar(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, is_disturbed: bool
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    is_disturbed: bool,
 ) -> None:
     if is_disturbed:
         monkeypatch.setattr(tqdm.tqdm, "write", fails)

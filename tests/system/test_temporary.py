@@ -57,7 +57,9 @@ def test_a_folder_that_others_may_enter_is_not_looked_at(place: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")
-def test_folders_of_another_user_disturb_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_of_another_user_disturb_no_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     segment = Path("/dev/shm/torch_4000001_test")
     with shared_folder() as shared:
         monkeypatch.setattr(tempfile, "tempdir", str(shared))
@@ -96,13 +98,21 @@ def test_a_folder_that_is_being_made_is_kept(monkeypatch: pytest.MonkeyPatch) ->
         assert Path(mine).is_dir()
 
 
-def test_shared_memory_of_exited_processes_is_removed_with_the_folder(place: Path) -> None:
+def test_shared_memory_of_exited_processes_is_removed_with_the_folder(
+    place: Path,
+) -> None:
     left = left_by_a_killed_program(place)
     with subprocess.Popen(["true"]) as gone:
         pass
-    with subprocess.Popen(["true"]) as zombie, subprocess.Popen(["cat"], stdin=subprocess.PIPE) as dying:
+    with (
+        subprocess.Popen(["true"]) as zombie,
+        subprocess.Popen(["cat"], stdin=subprocess.PIPE) as dying,
+    ):
         os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
-        segments = [register_with_segment(left, pid) for pid in (gone.pid, zombie.pid, dying.pid)]
+        segments = [
+            register_with_segment(left, pid)
+            for pid in (gone.pid, zombie.pid, dying.pid)
+        ]
         temporary.remove_stale()
         assert [segment.exists() for segment in segments] == [False, False, True]
     temporary.remove_stale()
@@ -110,11 +120,16 @@ def test_shared_memory_of_exited_processes_is_removed_with_the_folder(place: Pat
     assert not left.exists()
 
 
-def test_shared_memory_that_a_process_of_another_container_uses_stays(place: Path) -> None:
+def test_shared_memory_that_a_process_of_another_container_uses_stays(
+    place: Path,
+) -> None:
     with subprocess.Popen(["true"]) as gone:
         pass
     segment = register_with_segment(left_by_a_killed_program(place), gone.pid)
-    with segment.open("rb") as opened, subprocess.Popen(["sleep", "60"], stdin=opened) as other:
+    with (
+        segment.open("rb") as opened,
+        subprocess.Popen(["sleep", "60"], stdin=opened) as other,
+    ):
         opened.close()
         temporary.remove_stale()
         assert segment.exists()

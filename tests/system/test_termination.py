@@ -32,7 +32,9 @@ def test_a_signal_outside_a_measurement_ends_it_at_once(number: int) -> None:
 
 
 @pytest.mark.parametrize("numbers", [[signal.SIGINT], [signal.SIGINT, signal.SIGTERM]])
-def test_the_first_signal_during_a_measurement_is_deferred(numbers: list[int], capfd: Any) -> None:
+def test_the_first_signal_during_a_measurement_is_deferred(
+    numbers: list[int], capfd: Any
+) -> None:
     done: list[object] = []
 
     def measure() -> None:
@@ -50,7 +52,9 @@ def test_the_first_signal_during_a_measurement_is_deferred(numbers: list[int], c
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_that_a_handler_of_the_program_takes_ends_the_block_too(number: int) -> None:
+def test_a_signal_that_a_handler_of_the_program_takes_ends_the_block_too(
+    number: int,
+) -> None:
     taken: list[int] = []
     before = signal.signal(number, lambda number, _: taken.append(number))
     try:
@@ -94,19 +98,28 @@ def defer(done: list[str], number: int) -> None:
 
 @pytest.mark.parametrize("is_measuring", [False, True])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_in_an_uninterrupted_block_comes_after_it(number: int, is_measuring: bool) -> None:
+def test_a_signal_in_an_uninterrupted_block_comes_after_it(
+    number: int, is_measuring: bool
+) -> None:
     done: list[str] = []
-    with Interrupts() as own, pytest.raises(Interrupted), own.deferred() if is_measuring else nullcontext():
+    with (
+        Interrupts() as own,
+        pytest.raises(Interrupted),
+        own.deferred() if is_measuring else nullcontext(),
+    ):
         defer(done, number)
     assert done == ["whole"]
 
 
-def test_a_signal_while_handlers_are_restored_leaves_them_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_while_handlers_are_restored_leaves_them_restored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     put = signal.signal
 
     def put_and_send(number: int, handler: object) -> object:
         before = put(number, handler)  # type: ignore[arg-type]
-        if number == signal.SIGHUP and not isinstance(handler, FunctionType):  # the first handler restored
+        # the first handler restored
+        if number == signal.SIGHUP and not isinstance(handler, FunctionType):
             monkeypatch.undo()
             send(signal.SIGINT)
         return before

@@ -1,4 +1,5 @@
-"""The private names of torch: each one exists, and without one a training goes on as it is."""
+"""The private names of torch: each one exists, and without one a training goes on as it
+is."""
 
 import pkgutil
 from collections.abc import Iterator
@@ -30,7 +31,11 @@ def test_each_name_exists_and_is_known_to_exist() -> None:
 @pytest.fixture
 def lacks_a_name(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A torch without one of the names, and without another one's owner."""
-    names = {**torch_internals.NAMES, ITERATOR: ("_gone", "_workers"), "torch.gone:Loader": ("_name",)}
+    names = {
+        **torch_internals.NAMES,
+        ITERATOR: ("_gone", "_workers"),
+        "torch.gone:Loader": ("_name",),
+    }
     monkeypatch.setattr(torch_internals, "NAMES", names)
     torch_internals.missing_names.cache_clear()
     yield
@@ -42,7 +47,9 @@ def test_autotune_leaves_the_loader_as_it_is_and_says_so_in_one_line() -> None:
     lines: list[str] = []
     plain: Any = DataLoader(range(6), batch_size=2)  # type: ignore[arg-type]
     assert nws_sweep.autotune(plain, progress=lines.append) is plain
-    assert lines == [f"this torch has no {GONE}, torch.gone.Loader._name: the DataLoader is not changed"]
+    assert lines == [
+        f"this torch has no {GONE}, torch.gone.Loader._name: the DataLoader is not changed"
+    ]
 
 
 def test_a_copy_forgets_the_iterator_that_torchdata_has_made_to_save_a_state() -> None:

@@ -1,4 +1,5 @@
-"""Background loaders with real processes: they load while the candidate is measured, and fail with it."""
+"""Background loaders with real processes: they load while the candidate is measured,
+and fail with it."""
 
 import contextlib
 import time
@@ -14,7 +15,13 @@ from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
 import nws_sweep
 from nws_sweep.dataloading.loaders import Source
 from nws_sweep.errors import TrialError
-from nws_sweep.records import LoaderSettings, MeasureRules, ProcessState, WindowKind, WindowRequest
+from nws_sweep.records import (
+    LoaderSettings,
+    MeasureRules,
+    ProcessState,
+    WindowKind,
+    WindowRequest,
+)
 from nws_sweep.trials.commands import TrialCommands
 from nws_sweep.trials.dataset_server import DatasetServer, of_rank
 from nws_sweep.trials.trial_process import ChildProcess, Supervision
@@ -31,15 +38,27 @@ EPOCH = WindowRequest(kind=WindowKind.EPOCH)
 
 
 @contextlib.contextmanager
-def opened(notes: Path, num_workers: int = 0, timeout: float = 0.0, **arguments: Any) -> Iterator[ChildProcess]:
-    """Three ranks of a dataset that notes in a file which rank has made which sample."""
+def opened(
+    notes: Path, num_workers: int = 0, timeout: float = 0.0, **arguments: Any
+) -> Iterator[ChildProcess]:
+    """Three ranks of a dataset that notes in a file which rank has made which
+    sample."""
     notes.touch()
-    spec = factories.process_spec("OfRank", changes={"ranks": RANKS}, length=LENGTH, path=str(notes), **arguments)
+    spec = factories.process_spec(
+        "OfRank", changes={"ranks": RANKS}, length=LENGTH, path=str(notes), **arguments
+    )
     first = of_rank(spec, 0)
-    with DatasetServer() as server, server.start(first, Supervision(kill_after_s=60.0)) as process:
-        method = "fork" if num_workers else None  # the timeout must not end while workers start
+    with (
+        DatasetServer() as server,
+        server.start(first, Supervision(kill_after_s=60.0)) as process,
+    ):
+        # the timeout must not end while workers start
+        method = "fork" if num_workers else None
         settings = LoaderSettings(
-            batch_size=8, num_workers=num_workers, timeout=timeout, multiprocessing_context=method
+            batch_size=8,
+            num_workers=num_workers,
+            timeout=timeout,
+            multiprocessing_context=method,
         )
         process.open(settings)
         yield process
@@ -48,7 +67,9 @@ def opened(notes: Path, num_workers: int = 0, timeout: float = 0.0, **arguments:
 def made(notes: Path) -> list[set[int]]:
     """The samples that each rank has made."""
     lines = [line.split() for line in notes.read_text().splitlines()]
-    return [{int(index) for of, index in lines if of == str(rank)} for rank in range(RANKS)]
+    return [
+        {int(index) for of, index in lines if of == str(rank)} for rank in range(RANKS)
+    ]
 
 
 def grows(notes: Path, rank: int, within_s: float = WITHIN_S) -> bool:
@@ -58,7 +79,9 @@ def grows(notes: Path, rank: int, within_s: float = WITHIN_S) -> bool:
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_other_ranks_load_their_own_samples_until_the_candidate_is_paused(tmp_path: Path, num_workers: int) -> None:
+def test_other_ranks_load_their_own_samples_until_the_candidate_is_paused(
+    tmp_path: Path, num_workers: int
+) -> None:
     notes = tmp_path / "notes"
     with opened(notes, num_workers) as process:
         assert process.facts.samples == LENGTH
@@ -85,7 +108,9 @@ def test_other_ranks_load_their_own_samples_until_the_candidate_is_paused(tmp_pa
     assert not grows(notes, 1, 0.3)  # the processes were killed
 
 
-def test_a_pause_is_neither_in_the_costs_of_batches_nor_a_timeout_of_background_loaders(tmp_path: Path) -> None:
+def test_a_pause_is_neither_in_the_costs_of_batches_nor_a_timeout_of_background_loaders(
+    tmp_path: Path,
+) -> None:
     kill_after_s = 2.0
     with opened(tmp_path / "notes", 1, kill_after_s, seconds=0.05) as process:
         records = list(process.window(SHORT).records)
@@ -101,11 +126,19 @@ def test_a_pause_is_neither_in_the_costs_of_batches_nor_a_timeout_of_background_
 
 
 @pytest.mark.parametrize(
-    ("does", "reason"), [("raise", "ValueError: bad sample"), ("kill", "the trial process was killed by SIGKILL")]
+    ("does", "reason"),
+    [
+        ("raise", "ValueError: bad sample"),
+        ("kill", "the trial process was killed by SIGKILL"),
+    ],
 )
-def test_a_background_loader_that_fails_fails_the_candidate(tmp_path: Path, does: str, reason: str) -> None:
+def test_a_background_loader_that_fails_fails_the_candidate(
+    tmp_path: Path, does: str, reason: str
+) -> None:
     with opened(tmp_path / "notes", rank=2, does=does) as process:
-        error = pytest.raises(TrialError, match=f"^a background loader failed: {reason}$")
+        error = pytest.raises(
+            TrialError, match=f"^a background loader failed: {reason}$"
+        )
         deadline = time.monotonic() + WITHIN_S
         with error:
             while time.monotonic() < deadline:
@@ -157,13 +190,19 @@ def test_a_rank_replaces_the_launchers_variables_only() -> None:
 
 
 @pytest.mark.usefixtures("own_folders")
-def test_a_search_beside_background_loaders_in_a_program_of_a_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_beside_background_loaders_in_a_program_of_a_launcher(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     rules = MeasureRules(window_s=0.05, windows=3, trial_limit_s=0.5)
     dataset = Plain(4000)
-    loader = DataLoader(dataset, batch_size=8, sampler=DistributedSampler(dataset, 1, 0))
-    result = nws_sweep.search(loader, num_workers=[0, 1], ranks=2, measure=rules, progress=False)
+    loader = DataLoader(
+        dataset, batch_size=8, sampler=DistributedSampler(dataset, 1, 0)
+    )
+    result = nws_sweep.search(
+        loader, num_workers=[0, 1], ranks=2, measure=rules, progress=False
+    )
     assert result.num_workers in (0, 1)
     assert [trial.reason for trial in result.trials] == ["", ""]
     assert result.predict(num_workers=1).epoch_s is not None

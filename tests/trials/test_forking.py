@@ -16,7 +16,10 @@ from tests.conftest import ROOT
 
 def test_threads_files_and_children_are_obstacles(tmp_path: Path) -> None:
     before, done = forking.footprint(), threading.Event()
-    with (tmp_path / "data").open("w") as file, subprocess.Popen(["sleep", "60"]) as process:
+    with (
+        (tmp_path / "data").open("w") as file,
+        subprocess.Popen(["sleep", "60"]) as process,
+    ):
         thread = threading.Thread(target=done.wait, name="waiting")
         thread.start()
         try:
@@ -44,7 +47,9 @@ with subprocess.Popen(["sleep", "60"]) as child:
     print(forking.obstacle_in_program())
     child.kill()
 """
-_OF_A_THREAD = "threading.Thread(target=threading.Event().wait, name='beat', daemon=True).start()"
+_OF_A_THREAD = (
+    "threading.Thread(target=threading.Event().wait, name='beat', daemon=True).start()"
+)
 _OF_A_PROCESS = "vars(multiprocessing.current_process())['_config'].update(daemon=True)"
 
 
@@ -59,7 +64,10 @@ _OF_A_PROCESS = "vars(multiprocessing.current_process())['_config'].update(daemo
         ),
         ("kept.append(socket.socket())", r"open file \d+ socket:\[\d+\]"),
         ("os.pipe()", r"open file \d+ pipe:\[\d+\], open file \d+ pipe:\[\d+\]"),
-        ("kept.append(mmap.mmap(-1, 4096))", r"shared memory [-0-9a-f]+ /dev/zero \(deleted\)"),
+        (
+            "kept.append(mmap.mmap(-1, 4096))",
+            r"shared memory [-0-9a-f]+ /dev/zero \(deleted\)",
+        ),
         (_OF_A_PROCESS, "this process is daemonic, .*"),
     ],
 )
@@ -70,7 +78,9 @@ def test_what_forks_of_a_program_would_share_or_lack_is_an_obstacle_but_files_an
     inherited, other = os.pipe()
     command = [sys.executable, "-c", _PROGRAM, made]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    found = subprocess.check_output(command, text=True, cwd=tmp_path, pass_fds=[inherited, other], env=environment)
+    found = subprocess.check_output(
+        command, text=True, cwd=tmp_path, pass_fds=[inherited, other], env=environment
+    )
     os.close(inherited)
     os.close(other)
     assert re.fullmatch(obstacle, found.strip())
@@ -78,12 +88,16 @@ def test_what_forks_of_a_program_would_share_or_lack_is_an_obstacle_but_files_an
 
 def test_a_device_is_an_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forking, "_threads", lambda: ())
-    monkeypatch.setattr(processes, "open_files", lambda *_: {7: "/dev/nvidiactl", 8: "/dev/null"})
+    monkeypatch.setattr(
+        processes, "open_files", lambda *_: {7: "/dev/nvidiactl", 8: "/dev/null"}
+    )
     assert "open file 7 /dev/nvidiactl" in forking.obstacle_in_program()
     assert "/dev/null" not in forking.obstacle_in_program()
 
 
-def test_a_fork_takes_the_least_of_several_readings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_takes_the_least_of_several_readings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The first forks of a program, and forks of a busy machine, take longer."""
     readings_s = iter([0.084, 0.020, 0.008, 0.009, 0.001])
     monkeypatch.setattr(forking, "_fork", lambda: next(readings_s))
@@ -106,7 +120,11 @@ print("after BLAS:", forking.obstacle_since(before))
 """
 
 
-def test_threads_of_openblas_which_it_ends_before_a_fork_neither_are_nor_hide_an_obstacle() -> None:
+def test_threads_of_openblas_which_it_ends_before_a_fork_neither_are_nor_hide_an_obstacle() -> (
+    None
+):
     four_threads = os.environ | {"OPENBLAS_NUM_THREADS": "4"}
-    found = subprocess.check_output([sys.executable, "-c", _WITH_OPENBLAS], text=True, env=four_threads)
+    found = subprocess.check_output(
+        [sys.executable, "-c", _WITH_OPENBLAS], text=True, env=four_threads
+    )
     assert found == "with a thread: thread\nafter BLAS: \n"

@@ -30,5 +30,7 @@ assert (after.cpus, after.open_files[0]) == ({min(before.cpus)}, before.open_fil
 
 
 def test_a_process_gets_what_another_had_set() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")

@@ -20,7 +20,8 @@ from nws_sweep.trials import rank0
 
 
 def joined(monkeypatch: pytest.MonkeyPatch, rank: int, sent: list[Any]) -> Mock:
-    """Simulates torch.distributed for one rank of two; ``sent`` holds the broadcast of rank 0."""
+    """Simulates torch.distributed for one rank of two; ``sent`` holds the broadcast of
+    rank 0."""
 
     def broadcast(values: list[Any], src: int, group: str) -> None:
         assert (src, group) == (0, "group")
@@ -40,7 +41,9 @@ def never() -> int:
     raise AssertionError("only rank 0 works")
 
 
-def test_rank_0_runs_the_search_and_all_ranks_get_its_result(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rank_0_runs_the_search_and_all_ranks_get_its_result(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert rank0.run_on_rank0(lambda: 3) == 3  # alone
     sent: list[Any] = []
     first = joined(monkeypatch, 0, sent)
@@ -49,18 +52,28 @@ def test_rank_0_runs_the_search_and_all_ranks_get_its_result(monkeypatch: pytest
     assert rank0.run_on_rank0(never) == 3
     for group in (first, second):
         group.destroy_process_group.assert_called_once_with("group")
-        group.new_group.assert_called_once_with(backend="gloo", timeout=timedelta(days=7))
+        group.new_group.assert_called_once_with(
+            backend="gloo", timeout=timedelta(days=7)
+        )
 
 
 @pytest.mark.parametrize(
     ("error", "elsewhere"),
     [
-        (NwsSweepError("no room"), NwsSweepError("the search failed on rank 0: no room")),
-        (KeyboardInterrupt(), NwsSweepError("the search failed on rank 0: KeyboardInterrupt")),
+        (
+            NwsSweepError("no room"),
+            NwsSweepError("the search failed on rank 0: no room"),
+        ),
+        (
+            KeyboardInterrupt(),
+            NwsSweepError("the search failed on rank 0: KeyboardInterrupt"),
+        ),
         (OutOfTime("10 s were spent"), OutOfTime("10 s were spent")),
     ],
 )
-def test_all_ranks_raise(monkeypatch: pytest.MonkeyPatch, error: BaseException, elsewhere: NwsSweepError) -> None:
+def test_all_ranks_raise(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, elsewhere: NwsSweepError
+) -> None:
     def fail() -> int:
         raise error
 
@@ -74,7 +87,9 @@ def test_all_ranks_raise(monkeypatch: pytest.MonkeyPatch, error: BaseException, 
     assert repr(caught.value) == repr(elsewhere)
 
 
-def test_a_waiting_rank_prints_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_waiting_rank_prints_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(rank0, "_NOTICE_AFTER_S", 0.01)
     group, printed = joined(monkeypatch, 0, []), threading.Event()
 
@@ -93,9 +108,13 @@ def test_a_waiting_rank_prints_a_line(monkeypatch: pytest.MonkeyPatch, capsys: p
 
 def tune(rank: int, folder: str) -> None:
     """One of two ranks."""
-    distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
+    distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2
+    )
     data: Any = range(200)
-    loader = DataLoader(data, batch_size=10, sampler=DistributedSampler(data, shuffle=False))
+    loader = DataLoader(
+        data, batch_size=10, sampler=DistributedSampler(data, shuffle=False)
+    )
     rules = MeasureRules(window_s=0.05, trial_limit_s=0.5)
     tuned = nws_sweep.tune(loader, num_workers=[0, 2], measure=rules, progress=False)
     assert torch.cat(list(tuned)).tolist() == list(range(rank, 200, 2))

@@ -1,9 +1,12 @@
-"""Times the stages of a batch: calls of named functions, nested as they were called, without what timing them costs.
+"""Times the stages of a batch: calls of named functions, nested as they were called,
+without what timing them costs.
 
-Each call is timed by the wall clock, the CPU clocks of its thread and of its process, and the time for which its thread
-was ready to run and did not: what is left is waiting. Threads of a library, such as those of OpenCV, compute while the
-thread that called them waits. The CPU time of timing itself is measured at each call, and taken off. A function whose
-calls take less than ``CHEAP_S`` on average is a part of the function that calls it.
+Each call is timed by the wall clock, the CPU clocks of its thread and of its process,
+and the time for which its thread was ready to run and did not: what is left is waiting.
+Threads of a library, such as those of OpenCV, compute while the thread that called them
+waits. The CPU time of timing itself is measured at each call, and taken off. A function
+whose calls take less than ``CHEAP_S`` on average is a part of the function that calls
+it.
 """
 
 import time
@@ -32,8 +35,13 @@ class Stage:
 
     @property
     def is_cheap(self) -> bool:
-        """Whether it has been called often enough to know that timing its calls is not worth it."""
-        return self.calls >= _TRIED and self.open is None and self.wall_s < CHEAP_S * self.calls
+        """Whether it has been called often enough to know that timing its calls is not
+        worth it."""
+        return (
+            self.calls >= _TRIED
+            and self.open is None
+            and self.wall_s < CHEAP_S * self.calls
+        )
 
 
 @dataclass(eq=False, slots=True)
@@ -105,13 +113,16 @@ class StageClock:
         """A call begins, between ``enter`` and ``leave``; ``key`` identifies it."""
         calls = stage.open
         if calls is None:
-            calls = stage.open = self.open[-1].calls.inside.setdefault(stage, Calls(stage))
+            calls = stage.open = self.open[-1].calls.inside.setdefault(
+                stage, Calls(stage)
+            )
         calls.depth += 1
         began = self.read()
         self.open.append(_Open(calls, key, began, self._spent_until(began)))
 
     def pop(self, key: object) -> None:
-        """The call has ended, and with it all calls that began after it; nothing happens if the call is unknown.
+        """The call has ended, and with it all calls that began after it; nothing
+        happens if the call is unknown.
 
         Between ``enter`` and ``leave``.
         """
@@ -138,14 +149,18 @@ class StageClock:
         calls.stage.wall_s += now.wall_s - began.wall_s - spent_s
 
     def times(self) -> tuple[StageTime, ...]:
-        """Returns the batch, then its stages, each after the stage that calls it; without cheap stages."""
+        """Returns the batch, then its stages, each after the stage that calls it;
+        without cheap stages."""
         rows: list[StageTime] = []
         _add_times(rows, self.batch, -1, _LEAST_SHARE * self.batch.times.wall_s)
         return tuple(rows)
 
 
-def _add_times(rows: list[StageTime], calls: Calls, parent: int, least_s: float) -> None:
-    """Adds a row for the calls of a stage, then the rows of the stages that it calls."""
+def _add_times(
+    rows: list[StageTime], calls: Calls, parent: int, least_s: float
+) -> None:
+    """Adds a row for the calls of a stage, then the rows of the stages that it
+    calls."""
     stage, times = calls.stage, calls.times
     number = len(rows)
     rows.append(
@@ -164,6 +179,8 @@ def _add_times(rows: list[StageTime], calls: Calls, parent: int, least_s: float)
     )
     for inner in calls.inside.values():
         # A cheap function was timed only until that was known.
-        is_long = inner.times.wall_s - inner.overhead_s >= max(least_s, CHEAP_S * inner.calls)
+        is_long = inner.times.wall_s - inner.overhead_s >= max(
+            least_s, CHEAP_S * inner.calls
+        )
         if is_long and not inner.stage.is_cheap:
             _add_times(rows, inner, number, least_s)

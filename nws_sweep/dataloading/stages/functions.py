@@ -1,8 +1,10 @@
-"""Decides which functions are stages of a sample, and names them as the user writes them.
+"""Decides which functions are stages of a sample, and names them as the user writes
+them.
 
-Stages are the objects and functions that a dataset and its ``collate_fn`` hold, such as the transforms of torchvision,
-albumentations and MONAI, the functions of the project, and what these and the dataset call directly. Functions that a
-library calls inside are parts of their stage. A function is recognized by its code, an object by its identity.
+Stages are the objects and functions that a dataset and its ``collate_fn`` hold, such as
+the transforms of torchvision, albumentations and MONAI, the functions of the project,
+and what these and the dataset call directly. Functions that a library calls inside are
+parts of their stage. A function is recognized by its code, an object by its identity.
 """
 
 import functools
@@ -24,11 +26,13 @@ from nws_sweep.dataloading.stages.clock import Stage
 from nws_sweep.records import StageKind
 
 _TYPED_IN = ("<stdin>", "<ipython-input")  # code of the user without a file
-_INNER = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}  # parts of the function around them
+# parts of the function around them
+_INNER = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}
 # What a search adds to the making of batches, which belongs to none of their stages.
 _ADDED: tuple[Any, ...] = (SampleLog.note_batch, SampleLog.note)
 _ADDED_CODES = {function.__code__ for function in _ADDED}
-_COUNTING = "nws_sweep.dataloading.counting"  # adds methods around the methods of the dataset
+# adds methods around the methods of the dataset
+_COUNTING = "nws_sweep.dataloading.counting"
 
 
 class StageFunctions:
@@ -40,7 +44,8 @@ class StageFunctions:
 
     Attributes:
         always_stages: Functions whose calls are all stages.
-        of_libraries: Functions whose calls are stages if a function of the user calls them.
+        of_libraries: Functions whose calls are stages if a function of the user calls
+            them.
         root: The stage that makes the batch.
         added: The stage of what a search adds.
     """
@@ -56,7 +61,9 @@ class StageFunctions:
         for value in reached:
             if isinstance(value, Dataset):
                 making += _making(value)
-        called = [(value, function) for value in reached if (function := _called(value))]
+        called = [
+            (value, function) for value in reached if (function := _called(value))
+        ]
         held = _of_user(reached)
         self._of_datasets = {function.__code__ for function in making}
         self._methods = {function.__code__ for _, function in called}
@@ -65,21 +72,35 @@ class StageFunctions:
             functions += _methods_of_user(value)
         if isinstance(collate_fn, FunctionType):
             functions.append(_undecorated(collate_fn))
-        self.always_stages = list(dict.fromkeys([*functions, *_ADDED]))  # of one ``def`` there may be several
+        # of one ``def`` there may be several
+        self.always_stages = list(dict.fromkeys([*functions, *_ADDED]))
         self._codes = {function.__code__ for function in self.always_stages}
         self.of_libraries = _of_libraries(reached, self.always_stages)
         for value, function in called:  # numbered in the same order in each worker
             place = _place_of(type(value)) or function.__code__
-            self._add((function.__code__, id(value)), _method_name(value), place, StageKind.OBJECT)
+            self._add(
+                (function.__code__, id(value)),
+                _method_name(value),
+                place,
+                StageKind.OBJECT,
+            )
         for function in held:
-            self.of_code(function.__code__, None, function.__module__, function.__qualname__)
+            self.of_code(
+                function.__code__, None, function.__module__, function.__qualname__
+            )
         self.root = self._add_root(dataset, root_code)
 
     def is_cheap(self, code: CodeType) -> bool:
         """Whether all objects that have this code are known to be cheap."""
         return all(stage.is_cheap for stage in self._of_code.get(code, ()))
 
-    def _add(self, key: tuple[CodeType | None, int], name: str, code: CodeType | None, kind: StageKind) -> Stage:
+    def _add(
+        self,
+        key: tuple[CodeType | None, int],
+        name: str,
+        code: CodeType | None,
+        kind: StageKind,
+    ) -> Stage:
         """Adds a stage; the stages of several objects of one class are numbered."""
         self._names[name] += 1
         if self._names[name] > 1:
@@ -92,33 +113,43 @@ class StageFunctions:
         return stage
 
     def _add_root(self, dataset: Any, code: CodeType | None) -> Stage:
-        """Adds the making of batches: the dataset's own code, and what stands around it."""
+        """Adds the making of batches: the dataset's own code, and what stands around
+        it."""
         name = f"inside {_method_name(dataset)}"
         if code is not None:
             name = _method_name(dataset, code.co_name)
         return self._add((code, id(dataset)), name, code, StageKind.DATASET)
 
     def is_stage(self, code: CodeType) -> bool:
-        """Whether each call of this code is a stage: of an object that the dataset holds, or a function of the user."""
+        """Whether each call of this code is a stage: of an object that the dataset
+        holds, or a function of the user."""
         return code in self._codes or self.is_followed(code)
 
     def is_followed(self, code: CodeType) -> bool:
-        """Whether direct calls of this code are stages too: the dataset's own code and functions of the user."""
+        """Whether direct calls of this code are stages too: the dataset's own code and
+        functions of the user."""
         return code in self._of_datasets or _is_users_file(code.co_filename)
 
     def of_frame(self, frame: FrameType, caller: Stage) -> Stage:
-        """Returns the stage of a Python function that has just been called by the stage ``caller``."""
+        """Returns the stage of a Python function that has just been called by the stage
+        ``caller``."""
         code = frame.f_code
         if code.co_name in _INNER:
             return caller
         names, rest, _, values = inspect.getargvalues(frame)
         arguments = [values.get(names[0])] if names else values.get(rest or "", ())
         itself = next(iter(arguments), None)
-        module, qualified = frame.f_globals.get("__name__", ""), getattr(code, "co_qualname", code.co_name)
+        module, qualified = (
+            frame.f_globals.get("__name__", ""),
+            getattr(code, "co_qualname", code.co_name),
+        )
         return self.of_code(code, itself, module, qualified)
 
-    def of_code(self, code: CodeType, itself: Any, module: str, qualified: str) -> Stage:
-        """Returns the stage of a function with this code, module and qualified name; ``itself``: its first argument."""
+    def of_code(
+        self, code: CodeType, itself: Any, module: str, qualified: str
+    ) -> Stage:
+        """Returns the stage of a function with this code, module and qualified name;
+        ``itself``: its first argument."""
         if code in _ADDED_CODES:
             return self.added
         kind = StageKind.FUNCTION
@@ -160,34 +191,43 @@ def _of_user(values: Iterable[Any]) -> list[FunctionType]:
     return functions
 
 
-def _of_libraries(values: Iterable[Any], excluded: Sequence[FunctionType]) -> list[FunctionType]:
+def _of_libraries(
+    values: Iterable[Any], excluded: Sequence[FunctionType]
+) -> list[FunctionType]:
     """Returns functions among some values that functions of the user may call."""
     functions = []
-    for value in dict.fromkeys(value for value in values if isinstance(value, FunctionType)):
-        if value not in excluded and not hasattr(value, "__wrapped__"):  # all functions of a decorator have one code
+    for value in dict.fromkeys(
+        value for value in values if isinstance(value, FunctionType)
+    ):
+        # all functions of a decorator have one code
+        if value not in excluded and not hasattr(value, "__wrapped__"):
             functions.append(value)
     return functions
 
 
 def _reached(root: Any) -> Iterator[Any]:
-    """Yields what a dataset or a function reaches, without the parts of which objects of libraries are made.
+    """Yields what a dataset or a function reaches, without the parts of which objects
+    of libraries are made.
 
-    Elements of lists in them, such as the transforms in ``Compose``, are not such parts, nor is what a dataset of a
-    library holds.
+    Elements of lists in them, such as the transforms in ``Compose``, are not such
+    parts, nor is what a dataset of a library holds.
     """
     values: dict[str, Any] = {}  # by place
     for place, value in objects.walk(root):
         values.setdefault(place, value)
         holder_place, dot, _ = place.rpartition(".")
         holder = values.get(holder_place) if dot else root
-        is_part = is_of_library(type(holder)) and not isinstance(holder, Dataset | nn.Sequential | nn.ModuleList)
+        is_part = is_of_library(type(holder)) and not isinstance(
+            holder, Dataset | nn.Sequential | nn.ModuleList
+        )
         is_element = place.endswith("]") and "._modules[" not in place
         if is_element or not is_part or isinstance(value, FunctionType):
             yield value
 
 
 def _place_of(kind: type) -> CodeType | None:
-    """Returns the code of a class's first method, whose base class has the code that is called; None without one."""
+    """Returns the code of a class's first method, whose base class has the code that is
+    called; None without one."""
     for member in vars(kind).values():
         if isinstance(member, FunctionType):
             return member.__code__
@@ -195,8 +235,13 @@ def _place_of(kind: type) -> CodeType | None:
 
 
 def _making(dataset: Any) -> list[FunctionType]:
-    """Returns the Python functions of a dataset that make samples, the one that DataLoader calls first."""
-    names = ("__iter__", "__next__") if isinstance(dataset, IterableDataset) else ("__getitems__", "__getitem__")
+    """Returns the Python functions of a dataset that make samples, the one that
+    DataLoader calls first."""
+    names = (
+        ("__iter__", "__next__")
+        if isinstance(dataset, IterableDataset)
+        else ("__getitems__", "__getitem__")
+    )
     functions = []
     for name in names:
         for kind in type(dataset).__mro__:
@@ -209,7 +254,8 @@ def _making(dataset: Any) -> list[FunctionType]:
 
 
 def _called(value: Any) -> FunctionType | None:
-    """Returns the function of a callable object: ``forward`` of a module of torch, else ``__call__``; or None."""
+    """Returns the function of a callable object: ``forward`` of a module of torch, else
+    ``__call__``; or None."""
     if isinstance(value, type | FunctionType | MethodType | torch.jit.ScriptModule):
         return None
     name = "forward" if isinstance(value, nn.Module) else "__call__"
@@ -218,7 +264,8 @@ def _called(value: Any) -> FunctionType | None:
 
 
 def _undecorated(function: FunctionType) -> FunctionType:
-    """Returns the function that the user has written: all functions of a decorator have one code."""
+    """Returns the function that the user has written: all functions of a decorator have
+    one code."""
     inner = inspect.unwrap(function)
     return inner if isinstance(inner, FunctionType) else function
 
@@ -229,12 +276,15 @@ def _methods_of_user(kind: Any) -> list[FunctionType]:
         return []
     methods = []
     for base in kind.__mro__:
-        methods += [getattr(member, "__func__", member) for member in vars(base).values()]
+        methods += [
+            getattr(member, "__func__", member) for member in vars(base).values()
+        ]
     return _of_user(methods)
 
 
 def _method_name(itself: Any, method: str = "__call__") -> str:
-    """Names the class of an object that is called; with the method, if it is no call of the object itself."""
+    """Names the class of an object that is called; with the method, if it is no call of
+    the object itself."""
     name = _definition_name(type(itself))
     return name if method in {"__call__", "forward"} else f"{name}.{method}"
 
@@ -243,7 +293,11 @@ def _callable_name(called: Any) -> str:
     if isinstance(called, functools.partial):
         return _callable_name(called.func)
     owner = getattr(called, "__self__", None)
-    if isinstance(called, BuiltinFunctionType | MethodType) and owner is not None and not inspect.ismodule(owner):
+    if (
+        isinstance(called, BuiltinFunctionType | MethodType)
+        and owner is not None
+        and not inspect.ismodule(owner)
+    ):
         kind = owner if isinstance(owner, type) else type(owner)
         exported = _exported(kind.__module__, called.__name__, called)
         return exported or f"{_definition_name(kind)}.{called.__name__}"
@@ -252,11 +306,16 @@ def _callable_name(called: Any) -> str:
 
 def _definition_name(definition: Any) -> str:
     """Names a class or a function."""
-    return public_name(getattr(definition, "__module__", None) or "", definition.__qualname__, definition)
+    return public_name(
+        getattr(definition, "__module__", None) or "",
+        definition.__qualname__,
+        definition,
+    )
 
 
 def public_name(module: str, qualified: str, value: object = None) -> str:
-    """Returns the shortest name under which a package exports the object: ``torchvision.transforms.v2.Resize``.
+    """Returns the shortest name under which a package exports the object:
+    ``torchvision.transforms.v2.Resize``.
 
     Without ``__main__``, ``builtins`` and the functions in which something was defined.
 
@@ -269,12 +328,14 @@ def public_name(module: str, qualified: str, value: object = None) -> str:
     if module in {"", "__main__", "builtins"}:
         return name
     first, _, _ = name.partition(".")
-    value = getattr(sys.modules.get(module), first, value)  # not a subclass that has taken its name
+    # not a subclass that has taken its name
+    value = getattr(sys.modules.get(module), first, value)
     return _exported(module, name, value) or f"{module}.{name}"
 
 
 def _exported(module: str, name: str, value: object) -> str:
-    """Returns the name under which the outermost package exports the object; empty if none does."""
+    """Returns the name under which the outermost package exports the object; empty if
+    none does."""
     if value is None:
         return ""
     first, _, _ = name.partition(".")

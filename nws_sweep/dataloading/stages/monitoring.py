@@ -1,4 +1,5 @@
-"""Times calls by ``sys.monitoring``, since Python 3.12: of chosen functions, and of what these call."""
+"""Times calls by ``sys.monitoring``, since Python 3.12: of chosen functions, and of
+what these call."""
 
 import sys
 import threading
@@ -13,12 +14,15 @@ from nws_sweep.dataloading.stages.functions import StageFunctions
 
 _monitoring: Any = sys.monitoring  # type: ignore[attr-defined,unused-ignore]
 _EVENTS = _monitoring.events
-_OF_FUNCTION = _EVENTS.PY_START | _EVENTS.PY_RESUME | _EVENTS.PY_RETURN | _EVENTS.PY_YIELD
+_OF_FUNCTION = (
+    _EVENTS.PY_START | _EVENTS.PY_RESUME | _EVENTS.PY_RETURN | _EVENTS.PY_YIELD
+)
 _TOOLS = (3, 4)  # ids that are reserved for no kind of tool
 
 
 def begin(clock: StageClock, functions: StageFunctions) -> Callable[[], None] | None:
-    """Times calls with the clock from now on; returns what ends it, None if other tools have taken all places."""
+    """Times calls with the clock from now on; returns what ends it, None if other tools
+    have taken all places."""
     for tool in _TOOLS:
         if _monitoring.get_tool(tool) is None:
             _monitoring.use_tool_id(tool, "nws_sweep")
@@ -34,9 +38,12 @@ class _Monitored:
         self._thread = threading.get_ident()
         self._codes: set[CodeType] = set()
         self._cheap: set[CodeType | None] = set()
-        self._awaited: CodeType | None = None  # of a library, called by a function of the user
-        self._timed: dict[CodeType, list[bool]] = {}  # whether each call that has not returned is timed
-        self._targets: dict[tuple[CodeType, int], object] = {}  # of a place of calls; None if there have been several
+        # of a library, called by a function of the user
+        self._awaited: CodeType | None = None
+        # whether each call that has not returned is timed
+        self._timed: dict[CodeType, list[bool]] = {}
+        # of a place of calls; None if there have been several
+        self._targets: dict[tuple[CodeType, int], object] = {}
         callbacks = {
             "PY_START": self._began,
             "PY_RESUME": self._began,
@@ -48,8 +55,11 @@ class _Monitored:
             "C_RAISE": self._returned,
         }
         for event, callback in callbacks.items():
-            _monitoring.register_callback(tool, getattr(_EVENTS, event), self._in_the_batch(callback))
-        _monitoring.set_events(tool, _EVENTS.PY_UNWIND)  # there are no local events of this kind
+            _monitoring.register_callback(
+                tool, getattr(_EVENTS, event), self._in_the_batch(callback)
+            )
+        # there are no local events of this kind
+        _monitoring.set_events(tool, _EVENTS.PY_UNWIND)
         for function in functions.always_stages:
             self._follow(function.__code__)
 
@@ -67,7 +77,8 @@ class _Monitored:
             _monitoring.set_local_events(self._tool, code, _OF_FUNCTION | calls)
 
     def _in_the_batch(self, callback: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns the callback for the thread that makes the batch; its CPU time is CPU time of timing."""
+        """Returns the callback for the thread that makes the batch; its CPU time is CPU
+        time of timing."""
 
         def called(*arguments: Any) -> Any:
             if threading.get_ident() != self._thread or not self._clock.open:
@@ -75,7 +86,8 @@ class _Monitored:
             self._clock.enter()
             try:
                 return callback(*arguments)
-            except Exception:  # code of the user may raise anything when it is looked at
+            except Exception:
+                # code of the user may raise anything when it is looked at
                 return None
             finally:
                 self._clock.leave()

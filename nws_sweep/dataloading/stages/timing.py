@@ -1,7 +1,9 @@
-"""Times the stages of two batches of each of the first workers, outside of the windows that count.
+"""Times the stages of two batches of each of the first workers, outside of the windows
+that count.
 
-The first batch of a worker includes one-time work, such as imports, and soon after the start memory that is shared with
-the main process is copied. So an early batch is timed, and a later one if there is time.
+The first batch of a worker includes one-time work, such as imports, and soon after the
+start memory that is shared with the main process is copied. So an early batch is timed,
+and a later one if there is time.
 """
 
 import importlib
@@ -24,11 +26,13 @@ MOST_WORKERS = 4  # that time stages
 _LATER = 5  # number of the first batch of a worker that is a later batch
 _NONE = -1  # in place of the number of a batch
 _SLOT_BYTES = 32_768
-_OTHER_THREADS = 1.25  # ratio of the CPU time of all threads and of this one from which on libraries are asked
+# ratio of the CPU time of all threads and of this one from which on libraries are asked
+_OTHER_THREADS = 1.25
 
 
 class StageSlots:
-    """The stages of an early and a later batch of each of the first workers, in shared memory."""
+    """The stages of an early and a later batch of each of the first workers, in shared
+    memory."""
 
     def __init__(self, num_workers: int) -> None:
         self._workers = min(num_workers, MOST_WORKERS)
@@ -41,11 +45,17 @@ class StageSlots:
         self._is_open[0] = is_open
 
     def is_due(self, worker: int, batch: int) -> bool:
-        """Called in a worker before its batch of this number: whether its calls are to be timed."""
-        return bool(self._is_open[0]) and worker < self._workers and self._batches[_slot(worker, batch)] == _NONE
+        """Called in a worker before its batch of this number: whether its calls are to
+        be timed."""
+        return (
+            bool(self._is_open[0])
+            and worker < self._workers
+            and self._batches[_slot(worker, batch)] == _NONE
+        )
 
     def write(self, worker: int, batch: int, stages: tuple[StageTime, ...]) -> None:
-        """Called in a worker after its batch of this number; of too many stages the first are kept."""
+        """Called in a worker after its batch of this number; of too many stages the
+        first are kept."""
         text = msgspec.json.encode(stages)
         while len(text) >= _SLOT_BYTES:
             stages = stages[: len(stages) // 2]
@@ -77,7 +87,9 @@ class StageTimer:
         read: Reads the clocks of this thread.
     """
 
-    def __init__(self, dataset: Any, collate_fn: Any, read: Callable[[], Clocks]) -> None:
+    def __init__(
+        self, dataset: Any, collate_fn: Any, read: Callable[[], Clocks]
+    ) -> None:
         functions = StageFunctions(dataset, collate_fn)
         self._clock = StageClock(functions.root, read)
         name = "monitoring" if sys.version_info >= (3, 12) else "exchanging"
@@ -87,7 +99,8 @@ class StageTimer:
         self._clock.begin()
 
     def stop(self) -> tuple[StageTime, ...]:
-        """Returns the stages of the batch, which is finished; empty if another tool profiles this program."""
+        """Returns the stages of the batch, which is finished; empty if another tool
+        profiles this program."""
         self._clock.end()
         if self._end is None:
             return ()
@@ -99,7 +112,8 @@ class StageTimer:
 
 
 def _pools() -> str:
-    """Names the libraries that have several threads in this process, with their number."""
+    """Names the libraries that have several threads in this process, with their
+    number."""
     counts = {"torch": torch.get_num_threads()}
     for name, count in (("cv2", "getNumThreads"), ("pyarrow", "cpu_count")):
         if name in sys.modules:

@@ -11,4 +11,7 @@ May import: ``analysis`` and below.
 STAGES = "stages"
 BATCH_TIMES = "batch_times"
 # What each picture of a single configuration shows, in the order of drawing.
-OF_CONFIGURATION = {STAGES: "what makes a sample expensive", BATCH_TIMES: "per-batch times"}
+OF_CONFIGURATION = {
+    STAGES: "what makes a sample expensive",
+    BATCH_TIMES: "per-batch times",
+}

@@ -1,4 +1,5 @@
-"""Horizontal bars, from pure values: the best settings of a grid, and the stages of a sample.
+"""Horizontal bars, from pure values: the best settings of a grid, and the stages of a
+sample.
 
 A stage has two: its share of a worker's time, and what the epoch would save without it.
 """
@@ -36,7 +37,8 @@ class Best(NamedTuple):
 
 
 def best_of_each(summary: Summary) -> list[Best]:
-    """Collects the best settings of all configurations that have an answer, the fastest first."""
+    """Collects the best settings of all configurations that have an answer, the fastest
+    first."""
     columns = summary.distinguishing or (DATASET,)
     bars = []
     for configuration in summary.configurations:
@@ -51,7 +53,8 @@ def best_of_each(summary: Summary) -> list[Best]:
 
 @style.styled()
 def draw_best(bars: Sequence[Best], title: str, unit: str) -> Figure:
-    """Draws a row for each configuration; of many, the fastest, and says the range of the rest."""
+    """Draws a row for each configuration; of many, the fastest, and says the range of
+    the rest."""
     shown, hidden = bars[:_MOST_BARS], bars[_MOST_BARS:]
     figure, (axes,) = style.panels(title, 1, 1, 0.8 + 0.25 * len(shown))
     rates = [bar.rate for bar in shown]
@@ -74,9 +77,12 @@ def _text(bar: Best) -> str:
 
 
 def _name_bars(axes: Axes, rows: Sequence[Mapping[str, str]]) -> None:
-    """Names the bars, the first one on top, with the meaning of names and labels above."""
+    """Names the bars, the first one on top, with the meaning of names and labels
+    above."""
     columns = facets.BETWEEN.join([*rows[0]][:_MOST_COLUMNS])
-    axes.set_title(style.fitting(f"{columns}: samples/s (num_workers), vs 0 workers", WIDTH - 1))
+    axes.set_title(
+        style.fitting(f"{columns}: samples/s (num_workers), vs 0 workers", WIDTH - 1)
+    )
     inches = max(0.8, _NAME / len(rows[0]))
     names = []
     for row in rows:
@@ -99,15 +105,28 @@ def draw_stages(stages: Sequence[Stage], title: str) -> Figure:
     figure, (axes,) = style.panels(title, 1, 1, 1.0 + 0.42 * len(stages))
     places = np.arange(len(stages))
     shares = [100 * stage.share for stage in stages]
-    saved = [100 * max(0.0, stage.saved or 0.0) for stage in stages]  # 0 if the epoch would take longer
+    # 0 if the epoch would take longer
+    saved = [100 * max(0.0, stage.saved or 0.0) for stage in stages]
     workers = [units.counted(stage.workers_without or 0, "worker") for stage in stages]
-    upper = axes.barh(places - _STAGE_HEIGHT / 2, shares, _STAGE_HEIGHT, color=COLOURS[0])
-    lower = axes.barh(places + _STAGE_HEIGHT / 2, saved, _STAGE_HEIGHT, color=COLOURS[1])
+    upper = axes.barh(
+        places - _STAGE_HEIGHT / 2, shares, _STAGE_HEIGHT, color=COLOURS[0]
+    )
+    lower = axes.barh(
+        places + _STAGE_HEIGHT / 2, saved, _STAGE_HEIGHT, color=COLOURS[1]
+    )
     axes.bar_label(upper, fmt="{:.0f} %", padding=4)
-    savings = [f"{percent:.0f} %, then {enough}" for percent, enough in zip(saved, workers, strict=True)]
+    savings = [
+        f"{percent:.0f} %, then {enough}"
+        for percent, enough in zip(saved, workers, strict=True)
+    ]
     axes.bar_label(lower, savings, padding=4)
-    axes.legend([upper, lower], ["share of a sample's time", "share of the epoch saved if it took no time"])
-    _name_rows(axes, [style.fitting(stage.label[::-1], _STAGE_NAME)[::-1] for stage in stages])
+    axes.legend(
+        [upper, lower],
+        ["share of a sample's time", "share of the epoch saved if it took no time"],
+    )
+    _name_rows(
+        axes, [style.fitting(stage.label[::-1], _STAGE_NAME)[::-1] for stage in stages]
+    )
     axes.set_xlim(0, 1.25 * max([*shares, *saved]))
     axes.set_xlabel("percent")
     return figure

@@ -1,4 +1,5 @@
-"""Waiting and training step time of each batch, a panel per candidate; from a pure value."""
+"""Waiting and training step time of each batch, a panel per candidate; from a pure
+value."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +18,8 @@ from nws_sweep.records import BatchTime
 from nws_sweep.report.plots import style
 from nws_sweep.report.plots.style import BAND, COLOURS
 
-Candidate = tuple[int, str]  # num_workers, and the settings that differ from the configuration
+# num_workers, and the settings that differ from the configuration
+Candidate = tuple[int, str]
 
 _MOST_PANELS = 6
 _MOST_STEPS = 1600  # of all panels together; more are not visible
@@ -35,23 +37,36 @@ def coarser(line: Sequence[BatchTime], size: int) -> list[BatchTime]:
     means = []
     for start in range(0, len(line), size):
         group = line[start : start + size]
-        wait_s, step_s = fmean(batch.wait_s for batch in group), fmean(batch.step_s for batch in group)
+        wait_s, step_s = (
+            fmean(batch.wait_s for batch in group),
+            fmean(batch.step_s for batch in group),
+        )
         means.append(replace(group[0], wait_s=wait_s, step_s=step_s))
     return means
 
 
 def picked(candidates: Sequence[Candidate], best: Candidate | None) -> list[Candidate]:
-    """Selects the candidates that are shown: all, or of many the recommended, the ends and some evenly between."""
+    """Selects the candidates that are shown: all, or of many the recommended, the ends
+    and some evenly between."""
     if len(candidates) <= _MOST_PANELS:
         return list(candidates)
     last, panels = len(candidates) - 1, _MOST_PANELS - 2
     chosen = {round(step * last / panels) for step in range(panels + 1)}
-    return [candidate for index, candidate in enumerate(candidates) if index in chosen or candidate == best]
+    return [
+        candidate
+        for index, candidate in enumerate(candidates)
+        if index in chosen or candidate == best
+    ]
 
 
 @style.styled()
-def draw_timelines(lines: Mapping[Candidate, Sequence[BatchTime]], title: str, best: Candidate | None = None) -> Figure:
-    """Draws a panel for each candidate: waiting below, training step on top, warm-up shaded."""
+def draw_timelines(
+    lines: Mapping[Candidate, Sequence[BatchTime]],
+    title: str,
+    best: Candidate | None = None,
+) -> Figure:
+    """Draws a panel for each candidate: waiting below, training step on top, warm-up
+    shaded."""
     candidates = picked([*lines], best)
     if len(lines) > len(candidates):
         title += f" ({len(candidates)} of {len(lines)} candidates)"
@@ -67,10 +82,15 @@ def draw_timelines(lines: Mapping[Candidate, Sequence[BatchTime]], title: str, b
     panels[-1].set_ylim(0, 1.05 * highest(shown))
     panels[-1].set_xlabel("batch, in the order of arrival")
     means = f" (means of up to {largest} batches)" if largest > 1 else ""
-    entries = {f"waiting for the loader, s{means}": COLOURS[0], "training step, s": COLOURS[1]}
+    entries = {
+        f"waiting for the loader, s{means}": COLOURS[0],
+        "training step, s": COLOURS[1],
+    }
     if any(batch.warm_up for batch in shown):
         entries["warm-up, not counted"] = BAND
-    style.legend(figure, [Patch(color=colour, label=text) for text, colour in entries.items()])
+    style.legend(
+        figure, [Patch(color=colour, label=text) for text, colour in entries.items()]
+    )
     return figure
 
 
@@ -81,7 +101,8 @@ def _panel_title(candidate: Candidate, best: Candidate | None) -> str:
 
 
 def highest(batches: Sequence[BatchTime]) -> float:
-    """Finds the longest batch after warm-up, s, or of all if there is only warm-up, which would hide the rest."""
+    """Finds the longest batch after warm-up, s, or of all if there is only warm-up,
+    which would hide the rest."""
     counted = [batch for batch in batches if not batch.warm_up] or batches
     return max(batch.wait_s + batch.step_s for batch in counted) or 1.0
 
@@ -92,8 +113,19 @@ def _draw_timeline(axes: Axes, line: Sequence[BatchTime], size: int) -> None:
     for is_warm_up, batches in groupby(line, key=lambda batch: batch.warm_up):
         if is_warm_up:
             places = [batch.index for batch in batches]
-            axes.axvspan(places[0] - 0.5, places[-1] + size - 0.5, color=BAND, linewidth=0, zorder=0)
-    axes.stairs([batch.wait_s + batch.step_s for batch in line], edges, fill=True, color=COLOURS[1])
+            axes.axvspan(
+                places[0] - 0.5,
+                places[-1] + size - 0.5,
+                color=BAND,
+                linewidth=0,
+                zorder=0,
+            )
+    axes.stairs(
+        [batch.wait_s + batch.step_s for batch in line],
+        edges,
+        fill=True,
+        color=COLOURS[1],
+    )
     axes.stairs([batch.wait_s for batch in line], edges, fill=True, color=COLOURS[0])
     axes.set_xlim(edges[0], edges[-1])
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))

@@ -9,8 +9,11 @@ DATASET = "dataset"
 BETWEEN = " · "
 
 
-def facets(summary: Summary) -> tuple[tuple[str, ...], list[tuple[str, ConfigurationSummary]]]:
-    """Divides the measured configurations among panels, one for each dataset; lists the columns that differ in them.
+def facets(
+    summary: Summary,
+) -> tuple[tuple[str, ...], list[tuple[str, ConfigurationSummary]]]:
+    """Divides the measured configurations among panels, one for each dataset; lists the
+    columns that differ in them.
 
     The title of a panel is empty if all have the same dataset.
     """
@@ -18,8 +21,13 @@ def facets(summary: Summary) -> tuple[tuple[str, ...], list[tuple[str, Configura
     has_panels = DATASET in names
     if has_panels:
         names.remove(DATASET)
-    measured = [configuration for configuration in summary.configurations if configuration.best]
-    panels = [(cell(configuration, DATASET) if has_panels else "", configuration) for configuration in measured]
+    measured = [
+        configuration for configuration in summary.configurations if configuration.best
+    ]
+    panels = [
+        (cell(configuration, DATASET) if has_panels else "", configuration)
+        for configuration in measured
+    ]
     return tuple(names), panels
 
 

@@ -1,4 +1,5 @@
-"""Values against num_workers: throughput or time, a panel per dataset, from a pure value."""
+"""Values against num_workers: throughput or time, a panel per dataset, from a pure
+value."""
 
 import textwrap
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -16,9 +17,18 @@ from nws_sweep.analysis.time_ratios import Quantity, time_of
 from nws_sweep.records import Estimate, Trial
 from nws_sweep.report.plots import facets, style
 from nws_sweep.report.plots.facets import BETWEEN
-from nws_sweep.report.plots.style import COLOURS, DASHES, LETTER, MARKERS, MUTED, PAPER, WIDTH
+from nws_sweep.report.plots.style import (
+    COLOURS,
+    DASHES,
+    LETTER,
+    MARKERS,
+    MUTED,
+    PAPER,
+    WIDTH,
+)
 
-MOST_PANELS = 24  # of one picture, one for each dataset: a thousand take minutes, and no page shows them
+# of one picture, one for each dataset: a thousand take minutes, and no page shows them
+MOST_PANELS = 24
 _MOST_NAMED = 8  # curves in the legend
 _ALIKE = 0.05  # relative difference of values up to which curves are drawn as one
 
@@ -31,15 +41,18 @@ class Curve:
     """The line of a configuration."""
 
     label: str  # values of the columns that differ within the panel
-    points: Mapping[int, Estimate]  # by num_workers, ascending, with the settings of the configuration
+    # by num_workers, ascending, with the settings of the configuration
+    points: Mapping[int, Estimate]
     best: int  # recommended num_workers
     value: Estimate | None  # of the recommended candidate
     changed: str = ""  # its settings that differ from the configuration
-    look: int | None = 0  # number of its colour, marker and dash; None if it is not in the legend
+    # number of its colour, marker and dash; None if it is not in the legend
+    look: int | None = 0
 
     @property
     def values(self) -> list[Estimate]:
-        """The values of all points, and of the recommended candidate, which may have other settings."""
+        """The values of all points, and of the recommended candidate, which may have
+        other settings."""
         values = [*self.points.values()]
         return [*values, self.value] if self.value else values
 
@@ -49,13 +62,15 @@ class Chart:
     """A quantity against num_workers."""
 
     quantity: str  # label of the vertical axis, with its unit
-    legend_title: str  # columns of the curves' labels; empty if there is one curve in each panel
+    # columns of the curves' labels; empty if there is one curve in each panel
+    legend_title: str
     panels: dict[str, list[Curve]]  # by title
     left_out: str = ""  # what the title says if there are too many panels
 
     @property
     def recommended(self) -> list[tuple[str, Curve, Estimate]]:
-        """The recommended candidates of the curves in the legend: panel, curve, value."""
+        """The recommended candidates of the curves in the legend: panel, curve,
+        value."""
         recommended = []
         for title, curves in self.panels.items():
             for curve in curves:
@@ -65,20 +80,29 @@ class Chart:
 
 
 def throughput(summary: Summary) -> Chart:
-    """Charts samples per second of an epoch, or steady ones if its length is unknown, where measured."""
+    """Charts samples per second of an epoch, or steady ones if its length is unknown,
+    where measured."""
     return _chart(summary, summary.rate_unit, ConfigurationSummary.rate)
 
 
 def times(summary: Summary) -> Chart:
-    """Charts seconds per epoch, or per batch if the length of an epoch is unknown, where measured."""
+    """Charts seconds per epoch, or per batch if the length of an epoch is unknown,
+    where measured."""
     quantity = Quantity.EPOCH if summary.has_lengths else Quantity.BATCH
-    return _chart(summary, f"seconds per {quantity.value}", lambda _, trial: _time(trial, quantity))
+    return _chart(
+        summary,
+        f"seconds per {quantity.value}",
+        lambda _, trial: _time(trial, quantity),
+    )
 
 
 def _time(trial: Trial, quantity: Quantity) -> Estimate | None:
-    """Gives the time of an epoch, s, with the relative interval of its batches, or of a batch; None if unknown."""
+    """Gives the time of an epoch, s, with the relative interval of its batches, or of a
+    batch; None if unknown."""
     time_s, batch_s = time_of(trial, quantity), time_of(trial, Quantity.BATCH)
-    return batch_s.scaled(time_s.value / batch_s.value) if time_s and batch_s else time_s
+    return (
+        batch_s.scaled(time_s.value / batch_s.value) if time_s and batch_s else time_s
+    )
 
 
 def _chart(summary: Summary, quantity: str, measure: _Measure) -> Chart:
@@ -91,7 +115,8 @@ def _chart(summary: Summary, quantity: str, measure: _Measure) -> Chart:
         title, configuration = place
         return -configuration.best_rate / (most[title] or 1.0)
 
-    looks: dict[str, int] = {}  # of the labels: first of the configurations nearest to the fastest of their panel
+    # of the labels: first of the configurations nearest to the fastest of their panel
+    looks: dict[str, int] = {}
     panels: dict[str, list[Curve]] = {title: [] for title in most}
     for title, configuration in sorted(divided, key=slowness):
         label = facets.label(configuration, within)
@@ -105,10 +130,17 @@ def _chart(summary: Summary, quantity: str, measure: _Measure) -> Chart:
         left_out = f" (the {MOST_PANELS} fastest of {len(merged)} datasets)"
         for title in sorted(merged, key=lambda title: -most[title])[MOST_PANELS:]:
             del merged[title]
-    return Chart(quantity=quantity, legend_title=BETWEEN.join(within), panels=merged, left_out=left_out)
+    return Chart(
+        quantity=quantity,
+        legend_title=BETWEEN.join(within),
+        panels=merged,
+        left_out=left_out,
+    )
 
 
-def _curve(configuration: ConfigurationSummary, label: str, look: int, measure: _Measure) -> Curve:
+def _curve(
+    configuration: ConfigurationSummary, label: str, look: int, measure: _Measure
+) -> Curve:
     """Makes the curve of a configuration that has been measured."""
     best = configuration.best
     assert best is not None  # ``facets`` leaves the others out
@@ -133,7 +165,9 @@ def _merged(curves: Sequence[Curve]) -> list[Curve]:
     for curve in curves:
         if curve.look is None:
             continue
-        alike = [place for place, earlier in enumerate(merged) if _are_alike(curve, earlier)]
+        alike = [
+            place for place, earlier in enumerate(merged) if _are_alike(curve, earlier)
+        ]
         if alike:
             merged[alike[0]] = _united(merged[alike[0]], curve)
         else:
@@ -163,7 +197,9 @@ def draw(chart: Chart, title: str) -> Figure:
     """Draws the panels with a legend below."""
     count = len(chart.panels)
     columns = {1: 1, 2: 2, 4: 2}.get(count, 3)
-    figure, panels = style.panels(title + chart.left_out, count, columns, 3.4 if count == 1 else 2.0)
+    figure, panels = style.panels(
+        title + chart.left_out, count, columns, 3.4 if count == 1 else 2.0
+    )
     for axes, (name, curves) in zip(panels, chart.panels.items(), strict=True):
         axes.set_title(style.fitting(name, WIDTH / columns - 0.6))
         _draw_panel(axes, curves)
@@ -173,18 +209,27 @@ def draw(chart: Chart, title: str) -> Figure:
     for axes in panels[-columns:]:
         axes.set_xlabel(textwrap.fill(label, int((WIDTH / columns - 0.3) / LETTER)))
     if chart.legend_title:
-        style.legend(figure, _entries(chart, panels), f"{style.fitting(chart.legend_title, WIDTH - 1)}:")
+        style.legend(
+            figure,
+            _entries(chart, panels),
+            f"{style.fitting(chart.legend_title, WIDTH - 1)}:",
+        )
     return figure
 
 
 def _axis(changed: Set[str]) -> str:
-    """Labels the horizontal axis: what rings mark, with the settings of the recommended candidates."""
+    """Labels the horizontal axis: what rings mark, with the settings of the recommended
+    candidates."""
     if not changed:
         return "num_workers"
     if len(changed) > 1:
         return "num_workers (ring: recommended, some with other settings)"
     (settings,) = changed
-    return f"num_workers (ring: recommended, {settings})" if settings else "num_workers (ring: recommended)"
+    return (
+        f"num_workers (ring: recommended, {settings})"
+        if settings
+        else "num_workers (ring: recommended)"
+    )
 
 
 def _entries(chart: Chart, panels: Sequence[Axes]) -> list[Artist | Container]:
@@ -192,7 +237,9 @@ def _entries(chart: Chart, panels: Sequence[Axes]) -> list[Artist | Container]:
     for axes in panels:
         handles, _ = axes.get_legend_handles_labels()
         entries |= {handle.get_label(): handle for handle in handles}
-    nameless = sum(curve.look is None for curves in chart.panels.values() for curve in curves)
+    nameless = sum(
+        curve.look is None for curves in chart.panels.values() for curve in curves
+    )
     more = Line2D([], [], color=MUTED, linewidth=0.5, label=f"{nameless} more")
     return [*entries.values(), more] if nameless else [*entries.values()]
 
@@ -209,7 +256,9 @@ def _draw_panel(axes: Axes, curves: list[Curve]) -> None:
     axes.grid(axis="y")
     candidates = sorted(numbers)
     axes.set_xlim(candidates[0] - 0.5, candidates[-1] + 0.5)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True, steps=[1, 2, 4, 5, 10]))
+    axes.xaxis.set_major_locator(
+        MaxNLocator(nbins="auto", integer=True, steps=[1, 2, 4, 5, 10])
+    )
     axes.set_xticks(candidates, minor=True)
 
 

@@ -1,6 +1,7 @@
 """The style of all figures, and how they are saved.
 
-Figures are made as ``matplotlib.figure.Figure``, without pyplot or a display, and placed by constrained layout.
+Figures are made as ``matplotlib.figure.Figure``, without pyplot or a display, and
+placed by constrained layout.
 """
 
 import io
@@ -24,8 +25,9 @@ from numpy.typing import NDArray
 
 from nws_sweep.records import Estimate
 
-# Okabe and Ito's colours for colour-blind readers, some left out or darkened: each has a contrast of at least 3 to
-# white, as WCAG asks for graphics. The last one is the ink.
+# Okabe and Ito's colours for colour-blind readers, some left out or darkened: each
+# has a contrast of at least 3 to white, as WCAG asks for graphics. The last one is the
+# ink.
 INK = "#1f2328"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#3a93c9", INK)
 MUTED = "#858585"  # secondary lines
@@ -50,10 +52,13 @@ _NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Applies the style, also as a decorator; letters that the font lacks are drawn as boxes, without a warning."""
+    """Applies the style, also as a decorator; letters that the font lacks are drawn as
+    boxes, without a warning."""
     with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"(?s).*[Gg]lyph .* missing")
-        warnings.filterwarnings("ignore", message=r"(?s)Matplotlib currently does not support")
+        warnings.filterwarnings(
+            "ignore", message=r"(?s)Matplotlib currently does not support"
+        )
         yield
 
 
@@ -64,30 +69,48 @@ class Picture(Figure):
         return rendered(self, "png")
 
 
-def panels(title: str, count: int, columns: int, row: float, **how: Any) -> tuple[Picture, list[Axes]]:
-    """Makes a figure with a title and ``count`` axes in ``columns`` columns, each ``row`` inches high."""
+def panels(
+    title: str, count: int, columns: int, row: float, **how: Any
+) -> tuple[Picture, list[Axes]]:
+    """Makes a figure with a title and ``count`` axes in ``columns`` columns, each
+    ``row`` inches high."""
     rows = max(1, -(-count // columns))
-    lines = textwrap.wrap(shortened(title, 3 * _TITLE_WIDTH), _TITLE_WIDTH, break_on_hyphens=False)
+    lines = textwrap.wrap(
+        shortened(title, 3 * _TITLE_WIDTH), _TITLE_WIDTH, break_on_hyphens=False
+    )
     size = WIDTH, TITLE + LINE * (len(lines) - 1) + rows * row
-    figure = Picture(figsize=size, dpi=120, layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06))
-    figure.suptitle("\n".join(map(plain, lines)), x=0.01, ha="left", size=11, weight="bold")
+    figure = Picture(
+        figsize=size, dpi=120, layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06)
+    )
+    figure.suptitle(
+        "\n".join(map(plain, lines)), x=0.01, ha="left", size=11, weight="bold"
+    )
     axes = [*figure.subplots(rows, columns, squeeze=False, **how).flat]
     for unused in axes[count:]:
         unused.remove()
     return figure, axes[:count]
 
 
-def legend(figure: Figure, entries: Sequence[Artist | Container], title: str = "") -> None:
+def legend(
+    figure: Figure, entries: Sequence[Artist | Container], title: str = ""
+) -> None:
     """Places the entries below the panels, in as many columns as fit."""
     longest = max(len(str(entry.get_label())) for entry in entries)
     columns = max(1, int(figure.get_figwidth() / (LETTER * longest + 0.5)))
     rows = -(-len(entries) // columns) + bool(title)
     figure.set_figheight(figure.get_figheight() + 0.1 + 1.2 * LINE * rows)
-    figure.legend(handles=list(entries), loc="outside lower left", ncols=columns, title=title or None, alignment="left")
+    figure.legend(
+        handles=list(entries),
+        loc="outside lower left",
+        ncols=columns,
+        title=title or None,
+        alignment="left",
+    )
 
 
 def scale_values(axes: Axes, values: Sequence[float]) -> None:
-    """Labels the vertical axis, which begins at 0, or is logarithmic if the values differ widely.
+    """Labels the vertical axis, which begins at 0, or is logarithmic if the values
+    differ widely.
 
     The values decide its length: an interval that is much longer is cut.
     """
@@ -99,11 +122,14 @@ def scale_values(axes: Axes, values: Sequence[float]) -> None:
         axes.yaxis.set_minor_formatter(NullFormatter())
     else:
         axes.set_ylim(0, min(high, max(values) * _CUT) or None)
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= _GROUPED_FROM else f"{value:.6g}")
+    axes.yaxis.set_major_formatter(
+        lambda value, _: f"{value:,.0f}" if value >= _GROUPED_FROM else f"{value:.6g}"
+    )
 
 
 def errors(estimates: Sequence[Estimate]) -> NDArray[np.float64]:
-    """Computes the distances from each value to both ends of its interval, for ``xerr`` and ``yerr``."""
+    """Computes the distances from each value to both ends of its interval, for ``xerr``
+    and ``yerr``."""
     values = [estimate.value for estimate in estimates]
     ends = np.transpose([estimate.ends for estimate in estimates])
     return np.abs(ends - values)
@@ -116,7 +142,8 @@ def plain(text: str) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """Cuts the middle of texts longer than ``most`` characters: names differ at their ends."""
+    """Cuts the middle of texts longer than ``most`` characters: names differ at their
+    ends."""
     if len(text) <= most:
         return text
     kept = max(2, most - 1)
@@ -130,11 +157,18 @@ def fitting(text: str, inches: float) -> str:
 
 
 def rendered(figure: Figure, kind: str) -> bytes:
-    """Renders the figure as ``png`` or ``svg``; an SVG keeps text as text, and equal figures give equal documents."""
+    """Renders the figure as ``png`` or ``svg``; an SVG keeps text as text, and equal
+    figures give equal documents."""
     content = io.BytesIO()
     with styled():
-        figure.savefig(content, format=kind, metadata=_NO_METADATA if kind == "svg" else None)
+        figure.savefig(
+            content, format=kind, metadata=_NO_METADATA if kind == "svg" else None
+        )
     if kind == "png":
         return content.getvalue()
     # Coordinates are cut to hundredths of a point.
-    return re.sub(rb"<path[^>]*>", lambda tag: re.sub(rb"(\.\d\d)\d+", rb"\1", tag[0]), content.getvalue())
+    return re.sub(
+        rb"<path[^>]*>",
+        lambda tag: re.sub(rb"(\.\d\d)\d+", rb"\1", tag[0]),
+        content.getvalue(),
+    )
