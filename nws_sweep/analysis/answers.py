@@ -3,11 +3,48 @@ them; the load beside it. Pure."""
 
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from nws_sweep.analysis import what_if
 from nws_sweep.model.known import FEW_CPUS
 from nws_sweep.records import SearchRecord, Status, Trial, Verdict
 from nws_sweep.units import ratio, seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a person reads first, whatever was asked: the form of every answer.
+
+    Terminal, Markdown, page, notebook and logs show the same lines. What else was
+    measured is shown with ``-v``, on the page and in the record.
+
+    Attributes:
+        answer: The settings, their gain with one interval, and what is as fast; also
+            that it is not certain.
+        why: The cause of the largest part of the time, with its evidence; empty if it
+            is unknown.
+        remedies: What to change next, with what each would save, the largest first: at
+            most two, the second only if it saves more than half as much.
+        cost: Seconds and epochs that the answer took; empty if it took none.
+    """
+
+    answer: str
+    why: str = ""
+    remedies: tuple[str, ...] = ()
+    cost: str = ""
+
+    @property
+    def rows(self) -> list[tuple[str, str]]:
+        """The lines below the first as pairs of a label and its text."""
+        rows = [("why", self.why), ("next", "; ".join(self.remedies))]
+        rows.append(("cost", self.cost))
+        return [(label, text) for label, text in rows if text]
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines as plain text, at most four."""
+        return [self.answer, *(f"{label:<6} {text}" for label, text in self.rows)]
+
 
 NOTHING_MEASURED = "no candidate could be measured"
 
