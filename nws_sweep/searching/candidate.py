@@ -3,7 +3,7 @@ that these make."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 
 from nws_sweep import errors, units
 from nws_sweep.errors import TrialError
@@ -111,13 +111,7 @@ class Candidate:
         configured = replace(
             self.process.configuration.loader, num_workers=self.settings.num_workers
         )
-        canonical = configured.canonical()
-        names = [item.name for item in fields(canonical)]
-        unused = [
-            name
-            for name in names
-            if getattr(configured, name) != getattr(canonical, name)
-        ]
+        unused = _without_meaning(configured)
         if unused:
             self.note(f"num_workers=0 has no {', '.join(unused)}")
         if self.fork_s > FORKED_S and self.settings.num_workers:
@@ -196,12 +190,9 @@ class Candidate:
         # in mode epoch, epochs are counted, not timed
         if rules.mode == "epoch" or not has_result:
             return ""
-        is_spent = schedule.seconds_in(windows) >= rules.trial_limit_s
-        return (
-            f"stopped at measure.trial_limit_s={rules.trial_limit_s:g}"
-            if is_spent
-            else ""
-        )
+        if schedule.seconds_in(windows) < rules.trial_limit_s:
+            return ""
+        return f"stopped at measure.trial_limit_s={rules.trial_limit_s:g}"
 
     def note(self, line: str) -> None:
         """Adds a line to the row, once."""
@@ -242,6 +233,13 @@ class Candidate:
         self.slices = []
         self.must_restart = False
         self.process.close()
+
+
+def _without_meaning(settings: LoaderSettings) -> list[str]:
+    """Lists the names of settings that DataLoader rejects for this number of
+    workers."""
+    values, canonical_values = settings.keywords, settings.canonical().keywords
+    return [name for name in values if values[name] != canonical_values[name]]
 
 
 def observation_of_candidate(
