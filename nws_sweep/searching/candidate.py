@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 from nws_sweep import errors, units
 from nws_sweep.errors import TrialError
-from nws_sweep.model.known import Known
 from nws_sweep.model.model import FORKED_S
 from nws_sweep.records import (
     LoaderSettings,
@@ -18,10 +17,11 @@ from nws_sweep.records import (
     Window,
 )
 from nws_sweep.searching import counters, schedule
+from nws_sweep.searching.estimates import Estimates
 from nws_sweep.searching.observations import Observation
 from nws_sweep.searching.rows import Figures
 from nws_sweep.searching.schedule import Conditions
-from nws_sweep.searching.timing import ALONE, Comparison
+from nws_sweep.searching.timing import ALONE
 from nws_sweep.system import processes
 from nws_sweep.trials.on_demand import OnDemandProcess
 
@@ -242,11 +242,8 @@ def _without_meaning(settings: LoaderSettings) -> list[str]:
     return [name for name in values if values[name] != canonical_values[name]]
 
 
-def observation_of_candidate(
-    candidate: Candidate, costs: Known | None = None
-) -> Observation:
-    """Makes what a strategy sees of a candidate; ``costs`` are the costs of its
-    batches."""
+def observation_of_candidate(candidate: Candidate) -> Observation:
+    """Makes what a strategy sees of a candidate, without the costs of its batches."""
     timing = candidate.figures.timing
     observation = Observation(
         settings=candidate.settings,
@@ -256,7 +253,6 @@ def observation_of_candidate(
         timed_s=timing.timed_s,
         may_continue=candidate.may_continue,
         was_ended=candidate.was_ended,
-        costs=costs,
         fed_workers=candidate.figures.fed_workers,
     )
     if not candidate.has_pace:
@@ -269,9 +265,12 @@ def observation_of_candidate(
     )
 
 
-def trial_of(candidate: Candidate, compared: Comparison = ALONE) -> Trial:
-    """Makes the trial of a candidate, finished or not, as compared with other
-    candidates."""
+def trial_of(candidate: Candidate, estimates: Estimates | None = None) -> Trial:
+    """Makes the trial of a candidate, finished or not; with ``estimates``, as compared
+    with other candidates."""
+    compared = ALONE
+    if estimates and candidate.has_pace:
+        compared = estimates.comparison(candidate.settings)
     trial = candidate.figures.trial(compared)
     error = candidate.error
     if error is not None:

@@ -63,7 +63,7 @@ HOW_TO_SHARD = (
 
 
 class Search(Protocol):
-    """What the check needs of a search."""
+    """What a time slice and the check of its samples need of a search."""
 
     start: SearchRecord
     environment: Environment
@@ -130,20 +130,16 @@ class SampleChecker:
     def _compare_lengths(self, candidate: Candidate) -> None:
         """Warns of a stream of which each worker has a separate epoch: more workers
         have more batches."""
-        workers, batches = (
-            candidate.settings.num_workers,
-            schedule.epoch_batches(candidate.windows),
-        )
+        workers = candidate.settings.num_workers
+        batches = schedule.epoch_batches(candidate.windows)
         if not batches:
             return
         self._batches[workers] = batches
         fewest = min(self._batches)
         usual = self._batches[fewest]
-        longer = (
-            epoch_length.difference(batches, workers, usual, fewest)
-            if batches > usual
-            else ""
-        )
+        if batches <= usual:
+            return
+        longer = epoch_length.difference(batches, workers, usual, fewest)
         if longer:
             remedy = "divide the length that each worker has, such as with_epoch(), by num_workers"
             candidate.warn(f"{longer}; {remedy}")
