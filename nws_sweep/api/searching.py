@@ -52,77 +52,60 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
 ) -> SearchResult:
     """Finds the best ``num_workers`` for a dataset by measuring.
 
-    Each candidate is measured in a separate process with a copy of the dataset; the
-    caller's dataset, sampler, generator and random state do not change. Under
-    torch.distributed all ranks must call it: rank 0 measures, and all ranks return its
-    result. Repeating a search returns the stored result, or goes on if it was ended;
-    see ``reuse``.
+    docs/understand/searching.md explains how. Each candidate is measured in a separate
+    process with a copy of the dataset: the caller's dataset, sampler, generator and
+    random state do not change. Under torch.distributed all ranks must call it: rank 0
+    measures, and all ranks return its result.
 
     Args:
         dataset: A map-style or iterable dataset; or a DataLoader, then without any of
             the DataLoader's keywords; or a function without arguments that returns
             either, if it cannot be pickled (such results are not stored).
-        batch_size: As in DataLoader, like shuffle, sampler, batch_sampler, collate_fn,
-            pin_memory, drop_last, timeout, worker_init_fn, prefetch_factor,
-            persistent_workers, generator and in_order (torch 2.6 and later).
-        multiprocessing_context: The start method of the workers: fork, spawn,
-            forkserver, or None for the default.
-        patience: Consecutive candidates without improvement allowed before the search
-            stops, >= 0.
-        strategy: ``adaptive``, ``patience`` or ``exhaustive``
-            (docs/understand/searching.md).
-        num_workers: The candidates, a list such as [0, 4, 8]; None for 0, 1, 2, ...
-            max_workers.
-        max_workers: The largest candidate; None for 64 or the usable CPUs, whichever is
-            more, if the strategy is adaptive, and for more after a doubling that gained
-            a fifth; else for twice the usable CPUs.
-        settings: Further settings to search after num_workers, such as
-            ``["prefetch_factor", "pin_memory"]``; a string is one name; None for
-            prefetch_factor and persistent_workers, unless given, or for nothing if the
-            strategy is not adaptive.
-        training_step: What is done with each batch: None for nothing; a number of
-            seconds to sleep, which resembles a step on an accelerator; or a function,
-            which is called with the batch.
-        tolerance: The share of time that twice as many workers must save, 0 to 1
-            (docs/understand/searching.md).
+        batch_size: As in DataLoader, like all keywords up to in_order (torch 2.6 and
+            later); multiprocessing_context is fork, spawn, forkserver or None.
+        patience: Candidates in a row that may not improve before the search stops.
+        strategy: ``adaptive``, ``patience`` or ``exhaustive``.
+        num_workers: The candidates, as [0, 4, 8]; None for 0, 1, 2, ... max_workers.
+        max_workers: The largest candidate; None for twice the usable CPUs or, if
+            adaptive, max(64, CPUs), and more after a doubling that saved a fifth.
+        settings: Further settings to search after num_workers, a name or several, such
+            as ``["prefetch_factor", "pin_memory"]``; None for prefetch_factor and
+            persistent_workers, unless given, or, if not adaptive, for nothing.
+        training_step: What is done with each batch: None for nothing; seconds to sleep,
+            which resembles a step on an accelerator; or a function of the batch.
+        tolerance: The share of time that twice as many workers must save, 0 to 1.
         time_limit_s: Time limit of the search, s, after which it returns the best
             result so far; None for 60 s, and 30 s more for each name in ``settings``
             but prefetch_factor, if the strategy is adaptive, else no limit.
-        measure: How long and under which conditions a candidate is measured: ``quick``,
-            ``default``, ``rigorous`` or ``epoch`` (whole epochs), or your own rules;
-            None for the defaults.
+        measure: How a candidate is measured: ``quick``, ``default``, ``rigorous`` or
+            ``epoch`` (whole epochs), or your own rules; None for the defaults.
         check_samples: Which samples of workers are compared with those loaded without
             workers (docs/guides/samples.md): None for a few of each candidate, True
             also for a whole epoch of an iterable dataset, False for none. Candidates
             that deliver different samples fail, with a warning (``warnings.warn``).
-        ranks: Number of loaders that run at the same time, as the ranks of a host
-            (docs/guides/ddp.md). One of them is measured: the result, ``num_workers``
-            and ``max_workers`` are per rank.
+        ranks: Loaders that run at the same time, as the ranks of a host
+            (docs/guides/ddp.md). One is measured: result and candidates are per rank.
         reuse: Whether to return an earlier result of the same search on this machine:
             ``fresh`` (same versions, at most 30 days old; also True), ``always`` or
-            ``never`` (also False). Where the earlier search was ended, by its time
-            limit, by Ctrl-C or by others, the search goes on and measures what is
-            missing.
+            ``never`` (also False). A search that its time limit, Ctrl-C or others ended
+            goes on, and measures what is missing.
         config: The node ``cfg.get("nws_sweep")`` of a Hydra program that composed
-            ``+nws_sweep=base``; it replaces the arguments of the search and the
-            measurement, ``check_samples``, ``ranks``, ``reuse`` and, unless it is an
-            argument, ``training_step``.
+            ``+nws_sweep=base``; it replaces the arguments of search and measurement,
+            ``check_samples``, ``ranks``, ``reuse`` and, if None, ``training_step``.
         progress: A function that is called with lines of text; True for standard error
             or the notebook's cell; False for none; None for True on a terminal and in a
             notebook, elsewhere only for the expected cost, waiting and the result. The
             log ``nws_sweep.report.progress`` has these at INFO.
 
     Returns:
-        The best settings and all measurements. If only the candidates that are measured
-        first have been measured when
-        the search ends, the result is undecided: its settings are those of the
-            DataLoader, unchanged, with a warning.
+        The best settings and all measurements. If the search ends when only its first
+        candidates were measured, the result is undecided: its settings are those of the
+        DataLoader, unchanged, with a warning.
 
     Raises:
         ConfigurationError: If an argument is wrong, or the dataset cannot be pickled.
         DatasetError: If the dataset is empty or is not a dataset.
-        NwsSweepError: If no candidate could be measured, with the reason of the first
-            one.
+        NwsSweepError: If no candidate could be measured; the reason is the first one's.
         ValueError: Raised by DataLoader if its keywords contradict each other.
 
     Example:
@@ -131,8 +114,6 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         >>> dataset = TensorDataset(torch.arange(512.0))
         >>> result = nws_sweep.search(dataset, batch_size=64, shuffle=True, num_workers=[0, 1])
         >>> loader = DataLoader(dataset, batch_size=64, shuffle=True, **result.loader_kwargs)
-        >>> len(loader)
-        8
     """
     platforms.require("searching")
     keywords = {

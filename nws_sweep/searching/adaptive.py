@@ -17,7 +17,7 @@ from nws_sweep.model import choice
 from nws_sweep.model.known import queue_settings
 from nws_sweep.model.model import Model, with_and_without_others
 from nws_sweep.model.promise import promised_s
-from nws_sweep.records import DatasetFacts, LoaderSettings
+from nws_sweep.records import DatasetFacts, LoaderSettings, SearchRules
 from nws_sweep.searching.estimates import (
     FEWEST_ROUNDS,
     Estimates,
@@ -163,7 +163,14 @@ class Adaptive(Strategy):
         """Lists the candidates to start: all that are named or predicted to be the
         first, else the most promising."""
         fitting = self._fitting(observations)
-        predictable = self._predictable(fitting, estimates)
+        predictions = Predictions(
+            model=model,
+            estimates=estimates,
+            rules=self.rules,
+            base=self.base,
+            cores=self.cores,
+        )
+        predictable = predictions.predictable(fitting)
         # What the user or an earlier search names may be larger; a resumed search may
         # lack some of them.
         wanted = {
@@ -173,19 +180,77 @@ class Adaptive(Strategy):
             _most_fed(observations),
         }
         if len({settings.num_workers for settings in estimates.observations}) == 1:
-            wanted |= self._first_predicted(predictable, model)
+            wanted |= predictions.first(predictable)
         new = [self.base.with_workers(n) for n in fitting if n in wanted]
         if new or self._enough_measured(observations):
             return new
-        promising = self._most_promising(predictable, estimates, model)
+        promising = predictions.most_promising(predictable)
         return [promising] if promising else []
 
-    def _predictable(
-        self, fitting: Sequence[int], estimates: Estimates
-    ) -> Sequence[int]:
+    def _enough_measured(self, observations: Sequence[Observation]) -> str:
+        """Says why no candidate is started, whatever is predicted; empty if some may
+        be."""
+        is_enough = len(observations) >= MOST_PREDICTED + self.rules.patience
+        return f"{len(observations)} candidates were measured" if is_enough else ""
+
+    def _reason(
+        self, observations: Sequence[Observation], estimates: Estimates, model: Model
+    ) -> str:
+        """Says why the search stops: the answer, and what speaks against further
+        candidates."""
+        answer, costs_s = estimates.answer, estimates.costs_s
+        reason = _answer_in_words(estimates, self.base)
+        # No candidate can be faster than one for which the training step never waits.
+        if costs_s[answer] <= model.loop.step_s * (1 + self.rules.tolerance):
+            return f"{reason}; no candidate can be faster, since it keeps the training step busy all the time"
+        if answer.num_workers == self._allowed[-1]:
+            return f"{reason}; it is the largest candidate"
+        slower = {
+            settings.num_workers
+            for settings, cost_s in costs_s.items()
+            if cost_s > costs_s[answer]
+        }
+        more = [n for n in slower if n > answer.num_workers]
+        if more:
+            reason += f"; more workers ({_listed(more)}) were not faster"
+        most_fed = _most_fed(observations)
+        if most_fed < math.inf:
+            reason += f"; only {units.counted(most_fed, 'worker')} can have batches"
+        failed = {
+            observation.num_workers
+            for observation in observations
+            if observation.cost_s is None
+        }
+        if failed:
+            reason += f"; num_workers={_listed(failed)} could not be measured"
+        enough = self._enough_measured(observations) or _enough_in_vain(
+            estimates, self.rules.patience
+        )
+        return f"{reason}; {enough or f'no other candidate is predicted to save {units.share(choice.PROMISING)}'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predictions:
+    """What the costs of batches promise of candidates that were not measured.
+
+    Attributes:
+        model: Replays an epoch of any candidate.
+        estimates: The times of the measured candidates.
+        rules: The candidates and the limits.
+        base: All settings but num_workers.
+        cores: CPUs that a candidate may use.
+    """
+
+    model: Model
+    estimates: Estimates
+    rules: SearchRules
+    base: LoaderSettings
+    cores: float
+
+    def predictable(self, fitting: Sequence[int]) -> Sequence[int]:
         """Selects the numbers that are not too far from what was measured for a
         prediction; at least the least."""
-        measured = estimates.costs_s
+        measured = self.estimates.costs_s
         most = max(
             _FIRST_STEP,
             2 * self.cores,
@@ -195,11 +260,11 @@ class Adaptive(Strategy):
             most = min(most, choice.most_workers(self.cores, measured))
         return [n for n in fitting if n <= most] or fitting[:1]
 
-    def _first_predicted(self, numbers: Sequence[int], model: Model) -> set[int]:
+    def first(self, numbers: Sequence[int]) -> set[int]:
         """Predicts the best numbers from the profile alone: with other programs, and
         without, since they may end."""
         firsts = set()
-        for profiled in with_and_without_others(model):
+        for profiled in with_and_without_others(self.model):
             first = choice.promising(
                 {}, self._predicted(numbers, profiled), self.rules.tolerance
             )
@@ -207,14 +272,13 @@ class Adaptive(Strategy):
                 firsts.add(first.num_workers)
         return firsts
 
-    def _most_promising(
-        self, numbers: Sequence[int], estimates: Estimates, model: Model
-    ) -> LoaderSettings | None:
+    def most_promising(self, numbers: Sequence[int]) -> LoaderSettings | None:
         """Selects the candidate that promises to save most; None if no candidate
         promises enough."""
+        estimates, model = self.estimates, self.model
         predicted_s = self._predicted(numbers, model, estimates)
         # the best may be beside the answer, as with a worker for each disk
-        if self._enough_in_vain(estimates):
+        if _enough_in_vain(estimates, self.rules.patience):
             beside = [
                 settings
                 for settings in predicted_s
@@ -247,61 +311,20 @@ class Adaptive(Strategy):
         candidates = [self.base.with_workers(num_workers) for num_workers in numbers]
         return choice.costs_near_the_best(candidates, cost_s, self.rules.tolerance)
 
-    def _enough_measured(self, observations: Sequence[Observation]) -> str:
-        """Says why no candidate is started, whatever is predicted; empty if some may
-        be."""
-        is_enough = len(observations) >= MOST_PREDICTED + self.rules.patience
-        return f"{len(observations)} candidates were measured" if is_enough else ""
 
-    def _enough_in_vain(self, estimates: Estimates) -> str:
-        """Says why a candidate is started beside the answer only, whatever is
-        predicted; empty if any may be."""
-        answer_round = min(estimates.observations[estimates.answer].paces_s, default=0)
-        first_rounds = [
-            min(observation.paces_s, default=0)
-            for observation in estimates.observations.values()
-        ]
-        # started after the answer
-        in_vain = sum(first_round > answer_round for first_round in first_rounds)
-        is_enough = in_vain >= max(1, self.rules.patience)
-        return (
-            f"the last {in_vain} that were predicted to be faster were not"
-            if is_enough
-            else ""
-        )
-
-    def _reason(
-        self, observations: Sequence[Observation], estimates: Estimates, model: Model
-    ) -> str:
-        """Says why the search stops: the answer, and what speaks against further
-        candidates."""
-        answer, costs_s = estimates.answer, estimates.costs_s
-        reason = _answer_in_words(estimates, self.base)
-        # No candidate can be faster than one for which the training step never waits.
-        if costs_s[answer] <= model.loop.step_s * (1 + self.rules.tolerance):
-            return f"{reason}; no candidate can be faster, since it keeps the training step busy all the time"
-        if answer.num_workers == self._allowed[-1]:
-            return f"{reason}; it is the largest candidate"
-        slower = {
-            settings.num_workers
-            for settings, cost_s in costs_s.items()
-            if cost_s > costs_s[answer]
-        }
-        more = [n for n in slower if n > answer.num_workers]
-        if more:
-            reason += f"; more workers ({_listed(more)}) were not faster"
-        most_fed = _most_fed(observations)
-        if most_fed < math.inf:
-            reason += f"; only {units.counted(most_fed, 'worker')} can have batches"
-        failed = {
-            observation.num_workers
-            for observation in observations
-            if observation.cost_s is None
-        }
-        if failed:
-            reason += f"; num_workers={_listed(failed)} could not be measured"
-        enough = self._enough_measured(observations) or self._enough_in_vain(estimates)
-        return f"{reason}; {enough or f'no other candidate is predicted to save {units.share(choice.PROMISING)}'}"
+def _enough_in_vain(estimates: Estimates, patience: int) -> str:
+    """Says why a candidate is started beside the answer only, whatever is predicted;
+    empty if any may be."""
+    answer_round = min(estimates.observations[estimates.answer].paces_s, default=0)
+    first_rounds = [
+        min(observation.paces_s, default=0)
+        for observation in estimates.observations.values()
+    ]
+    # started after the answer
+    in_vain = sum(first_round > answer_round for first_round in first_rounds)
+    if in_vain < max(1, patience):
+        return ""
+    return f"the last {in_vain} that were predicted to be faster were not"
 
 
 def _answer_in_words(estimates: Estimates, base: LoaderSettings) -> str:

@@ -3,11 +3,10 @@ that these make."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 
 from nws_sweep import errors, units
 from nws_sweep.errors import TrialError
-from nws_sweep.model.known import Known
 from nws_sweep.model.model import FORKED_S
 from nws_sweep.records import (
     LoaderSettings,
@@ -18,10 +17,11 @@ from nws_sweep.records import (
     Window,
 )
 from nws_sweep.searching import counters, schedule
+from nws_sweep.searching.estimates import Estimates
 from nws_sweep.searching.observations import Observation
 from nws_sweep.searching.rows import Figures
 from nws_sweep.searching.schedule import Conditions
-from nws_sweep.searching.timing import ALONE, Comparison
+from nws_sweep.searching.timing import ALONE
 from nws_sweep.system import processes
 from nws_sweep.trials.on_demand import OnDemandProcess
 
@@ -111,13 +111,7 @@ class Candidate:
         configured = replace(
             self.process.configuration.loader, num_workers=self.settings.num_workers
         )
-        canonical = configured.canonical()
-        names = [item.name for item in fields(canonical)]
-        unused = [
-            name
-            for name in names
-            if getattr(configured, name) != getattr(canonical, name)
-        ]
+        unused = _without_meaning(configured)
         if unused:
             self.note(f"num_workers=0 has no {', '.join(unused)}")
         if self.fork_s > FORKED_S and self.settings.num_workers:
@@ -196,12 +190,9 @@ class Candidate:
         # in mode epoch, epochs are counted, not timed
         if rules.mode == "epoch" or not has_result:
             return ""
-        is_spent = schedule.seconds_in(windows) >= rules.trial_limit_s
-        return (
-            f"stopped at measure.trial_limit_s={rules.trial_limit_s:g}"
-            if is_spent
-            else ""
-        )
+        if schedule.seconds_in(windows) < rules.trial_limit_s:
+            return ""
+        return f"stopped at measure.trial_limit_s={rules.trial_limit_s:g}"
 
     def note(self, line: str) -> None:
         """Adds a line to the row, once."""
@@ -244,11 +235,15 @@ class Candidate:
         self.process.close()
 
 
-def observation_of_candidate(
-    candidate: Candidate, costs: Known | None = None
-) -> Observation:
-    """Makes what a strategy sees of a candidate; ``costs`` are the costs of its
-    batches."""
+def _without_meaning(settings: LoaderSettings) -> list[str]:
+    """Lists the names of settings that DataLoader rejects for this number of
+    workers."""
+    values, canonical_values = settings.keywords, settings.canonical().keywords
+    return [name for name in values if values[name] != canonical_values[name]]
+
+
+def observation_of_candidate(candidate: Candidate) -> Observation:
+    """Makes what a strategy sees of a candidate, without the costs of its batches."""
     timing = candidate.figures.timing
     observation = Observation(
         settings=candidate.settings,
@@ -258,7 +253,6 @@ def observation_of_candidate(
         timed_s=timing.timed_s,
         may_continue=candidate.may_continue,
         was_ended=candidate.was_ended,
-        costs=costs,
         fed_workers=candidate.figures.fed_workers,
     )
     if not candidate.has_pace:
@@ -271,9 +265,12 @@ def observation_of_candidate(
     )
 
 
-def trial_of(candidate: Candidate, compared: Comparison = ALONE) -> Trial:
-    """Makes the trial of a candidate, finished or not, as compared with other
-    candidates."""
+def trial_of(candidate: Candidate, estimates: Estimates | None = None) -> Trial:
+    """Makes the trial of a candidate, finished or not; with ``estimates``, as compared
+    with other candidates."""
+    compared = ALONE
+    if estimates and candidate.has_pace:
+        compared = estimates.comparison(candidate.settings)
     trial = candidate.figures.trial(compared)
     error = candidate.error
     if error is not None:

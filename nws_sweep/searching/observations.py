@@ -4,7 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nws_sweep.model.known import Known
+from nws_sweep.model.epochs import Records
+from nws_sweep.model.known import Known, known_of
 from nws_sweep.model.model import Model
 from nws_sweep.records import (
     DatasetFacts,
@@ -110,19 +111,38 @@ class Strategy(ABC):
         dataset's, None if unknown."""
 
 
-def observation_of(trial: Trial, costs: Known | None = None) -> Observation:
-    """Makes the observation of a finished trial of an earlier program; ``costs`` are
-    the costs of its batches."""
+def observation_of(trial: Trial) -> Observation:
+    """Makes the observation of a finished trial of an earlier program, without the
+    costs of its batches."""
     cost_s = (
         None if trial.objective_s is None else trial.objective_s / (trial.batches or 1)
     )
     return Observation(
         settings=trial.settings,
         cost_s=cost_s,
-        costs=costs,
         batches=trial.batches,
         fed_workers=trial.fed_workers,
     )
+
+
+def costs_of_trials(
+    trials: Iterable[Trial], *, cores: float, epochs: int, is_shuffled: bool
+) -> Mapping[LoaderSettings, Known | None]:
+    """Collects the costs of the batches of all trials, with the arguments of
+    ``known_of``.
+
+    The costs of the trial with the fewest workers that has some serve all trials.
+    """
+    costs: dict[LoaderSettings, Known | None] = {}
+    first_records: Records | None = None
+    for trial in sorted(trials, key=lambda trial: trial.num_workers):
+        costs_of_trial = known_of(
+            trial, trial.batches, cores, first_records, epochs, is_shuffled
+        )
+        if first_records is None and costs_of_trial is not None:
+            first_records = costs_of_trial.records
+        costs[trial.settings] = costs_of_trial
+    return costs
 
 
 def model_from(observations: Iterable[Observation], start_method: str) -> Model | None:

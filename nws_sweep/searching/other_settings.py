@@ -138,25 +138,11 @@ class OtherSettingsSearch(Strategy):
     ) -> list[LoaderSettings]:
         """Lists the settings with other values of ``name`` to compare; empty if
         ``name`` has no meaning."""
-        numbers = {best.num_workers}
-        if name == "prefetch_factor":
-            # a longer queue may need fewer workers
-            numbers.add(best.num_workers // 2 or 1)
-            # a shorter one may have room for more
-            if any(observation.cost_s is None for observation in of_workers):
-                numbers.add(2 * best.num_workers)
-        elif name == "persistent_workers":
-            # workers that start once may be worth it where others are not
-            numbers.update(
-                observation.num_workers
-                for observation in of_workers
-                if observation.cost_s is not None
-            )
         # without workers, other settings have no value
         with_values = best if best.num_workers else self.base
         bases = [
             replace(with_values, num_workers=n).canonical()
-            for n in numbers
+            for n in _numbers(name, best, of_workers)
             if n in self.rules.candidates
         ]
         variants: list[LoaderSettings] = []
@@ -272,6 +258,27 @@ def _outcome(name: str, best: LoaderSettings, estimates: Estimates) -> str:
         1 - estimates.costs_s[estimates.answer] / estimates.costs_s[best]
     )
     return f"; {name}={shown(getattr(estimates.answer, name))} takes {saved} less time"
+
+
+def _numbers(
+    name: str, best: LoaderSettings, of_workers: Sequence[Observation]
+) -> set[int]:
+    """Lists the numbers of workers for which other values of ``name`` are compared."""
+    numbers = {best.num_workers}
+    if name == "prefetch_factor":
+        # a longer queue may need fewer workers
+        numbers.add(best.num_workers // 2 or 1)
+        # a shorter one may have room for more
+        if any(observation.cost_s is None for observation in of_workers):
+            numbers.add(2 * best.num_workers)
+    elif name == "persistent_workers":
+        # workers that start once may be worth it where others are not
+        numbers.update(
+            observation.num_workers
+            for observation in of_workers
+            if observation.cost_s is not None
+        )
+    return numbers
 
 
 def _values(name: str, settings: LoaderSettings) -> tuple[Any, ...]:

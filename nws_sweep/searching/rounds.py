@@ -7,30 +7,32 @@ stay alive, paused, as long as resources are free.
 """
 
 import random
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from nws_sweep import units
 from nws_sweep.errors import TimeLimitReached
 from nws_sweep.model import choice
-from nws_sweep.model.epochs import Records
-from nws_sweep.model.known import known_of
 from nws_sweep.records import DatasetFacts, SearchRecord
 from nws_sweep.searching import slices
 from nws_sweep.searching.admission import Admission
 from nws_sweep.searching.candidate import Candidate, observation_of_candidate, trial_of
 from nws_sweep.searching.data import Data
 from nws_sweep.searching.estimates import FEWEST_ROUNDS, Estimates, estimates_of
-from nws_sweep.searching.observations import Observation, Round, observation_of
-from nws_sweep.searching.sample_check import SampleChecker
-from nws_sweep.searching.timing import ALONE
+from nws_sweep.searching.observations import (
+    Observation,
+    Round,
+    costs_of_trials,
+    observation_of,
+)
+from nws_sweep.searching.sample_check import SampleChecker, Search
 from nws_sweep.trials.environment import STALL_S, Environment, Observer
 from nws_sweep.trials.on_demand import OnDemandProcess, Turns
 
 
 class Rounds:
-    """The state of one search; ``close`` ends all trial processes, also after an
-    interrupt.
+    """The state of one search, in which candidates are measured in rounds; ``close``
+    ends all trial processes, also after an interrupt.
 
     Attributes:
         start: The record before the search, with finished trials only, which are not
@@ -66,12 +68,10 @@ class Rounds:
         self.admission = Admission(
             self.candidates, environment, budget_bytes, ranks, rules.interleave
         )
-        self._samples = SampleChecker(self, observer)
-        self._data = Data(
-            environment,
-            rules,
-            whole_batches=start.facts.whole_batches if start.facts else None,
-        )
+        whole_batches = start.facts.whole_batches if start.facts else None
+        self._data = Data(environment, rules, whole_batches=whole_batches)
+        samples = SampleChecker(self, observer)
+        self._slices = SliceTaker(self, self._data, samples, observer)
 
     def close(self) -> None:
         """Ends all trial processes at the same time."""
@@ -82,40 +82,30 @@ class Rounds:
         """What the dataset reported about itself; None before the first trial
         process."""
         reported = (candidate.process.facts for candidate in self.candidates)
-        facts = next(
-            (facts for facts in reported if facts is not None), self.start.facts
-        )
+        facts = next(filter(None, reported), self.start.facts)
         return facts and replace(facts, whole_batches=self._data.whole_batches)
 
     def observations(self) -> list[Observation]:
         """Returns what strategies see of each candidate, and of each finished trial of
-        the start, fewest workers first.
-
-        The costs of batches of the first trial that has some serve all trials
-        (``known_of``).
-        """
-        candidates = {candidate.settings: candidate for candidate in self.candidates}
+        the start, fewest workers first."""
         configuration = self.start.configuration
-        cores, epochs = (
-            self.environment.cores(configuration.ranks),
-            configuration.measure.shared_epochs,
+        costs = costs_of_trials(
+            [*self.start.trials, *map(trial_of, self.candidates)],
+            cores=self.environment.cores(configuration.ranks),
+            epochs=configuration.measure.shared_epochs,
+            is_shuffled=self.facts is None or self.facts.is_shuffled,
         )
-        is_shuffled = self.facts is None or self.facts.is_shuffled
-        observations: list[Observation] = []
-        first_records: Records | None = None
-        trials = [*self.start.trials, *map(trial_of, self.candidates)]
-        for trial in sorted(trials, key=lambda trial: trial.num_workers):
-            costs = known_of(
-                trial, trial.batches, cores, first_records, epochs, is_shuffled
-            )
-            if first_records is None and costs is not None:
-                first_records = costs.records
-            candidate = candidates.get(trial.settings)
-            if candidate is None:
-                observations.append(observation_of(trial, costs))
-            else:
-                observations.append(observation_of_candidate(candidate, costs))
-        return observations
+        return [
+            replace(observation, costs=costs[observation.settings])
+            for observation in self._observations_without_costs()
+        ]
+
+    def _observations_without_costs(self) -> list[Observation]:
+        observations = [
+            *map(observation_of, self.start.trials),
+            *map(observation_of_candidate, self.candidates),
+        ]
+        return sorted(observations, key=lambda observation: observation.num_workers)
 
     @property
     def estimates(self) -> Estimates | None:
@@ -124,28 +114,20 @@ class Rounds:
 
         Estimates need no costs of batches, so these are not replayed.
         """
-        observations = [observation_of(trial) for trial in self.start.trials]
-        observations += [
-            observation_of_candidate(candidate) for candidate in self.candidates
-        ]
-        observations.sort(key=lambda observation: observation.num_workers)
-        return estimates_of(observations, self.start.configuration.search.tolerance)
+        tolerance = self.start.configuration.search.tolerance
+        return estimates_of(self._observations_without_costs(), tolerance)
 
     @property
     def record(self) -> SearchRecord:
         """All trials and the cost of the search so far."""
         estimates = self.estimates
-        trials = list(self.start.trials)
-        for candidate in self.candidates:
-            compared = (
-                estimates.comparison(candidate.settings)
-                if estimates and candidate.has_pace
-                else ALONE
-            )
-            trials.append(trial_of(candidate, compared))
+        trials = [trial_of(candidate, estimates) for candidate in self.candidates]
         cost_s = self.start.cost_s + self.environment.clock() - self.turns.began_s
         return replace(
-            self.start, trials=tuple(trials), facts=self.facts, cost_s=cost_s
+            self.start,
+            trials=(*self.start.trials, *trials),
+            facts=self.facts,
+            cost_s=cost_s,
         )
 
     def take(self, decision: Round) -> None:
@@ -166,10 +148,13 @@ class Rounds:
         for candidate in [*started, *self._new(decision)]:
             if self.wrong_samples:
                 break
-            if candidate in started or self._is_admitted(candidate, decision):
-                self._take_slice(candidate, decision.window_s)
+            is_admitted = candidate in started or self._is_admitted(candidate, decision)
+            # it may have been closed in this round to free resources
+            if is_admitted and candidate.may_continue:
+                self._slices.take(candidate, self._number, decision.window_s)
+                self._report_finished()
         self._number += 1
-        self._measure_impossible_again()
+        _measure_impossible_again(self.candidates, self.estimates)
         self._observer.round_finished(lambda: self.record)
 
     def stop(self, note: str = "") -> None:
@@ -180,25 +165,18 @@ class Rounds:
         """
         if note:
             self.turns.end()
-        self._finish(
-            [
-                candidate
-                for candidate in self.candidates
-                if candidate.has_pace or not note
-            ],
-            note,
-        )
+        candidates = [
+            candidate for candidate in self.candidates if candidate.has_pace or not note
+        ]
+        self._finish(candidates, note)
 
     def _end(self, decision: Round) -> None:
         """Makes the rows of the candidates that a decision ends final, and ends their
         trial processes."""
-        unfinished = [
-            candidate for candidate in self.candidates if not candidate.is_finished
-        ]
         ended = [
             candidate
-            for candidate in unfinished
-            if candidate.settings in decision.ended
+            for candidate in self.candidates
+            if candidate.settings in decision.ended and not candidate.is_finished
         ]
         for candidate in ended:
             candidate.was_ended = decision.are_rivals
@@ -234,60 +212,6 @@ class Rounds:
             self._report_finished()
         return is_admitted
 
-    def _take_slice(self, candidate: Candidate, window_s: float) -> None:
-        """Takes a time slice, unless the candidate was closed in this round to free
-        resources.
-
-        Each command to the trial process may have resumed the other processes, which
-        are paused again.
-        """
-        if not candidate.may_continue:
-            return
-        self.environment.check_interrupts()
-        if candidate.process.is_late:
-            raise TimeLimitReached
-        self._observer.slice_started(candidate.settings.num_workers)
-        self.environment.drop_files(self._data.cold_files)
-        self._data.place(candidate)
-        started_in_s = candidate.process.started_in_s
-        slices.take_slice(candidate, self._number, window_s, self.admission.memory_left)
-        self.turns.pause_others()
-        for look in (
-            self._samples.check,
-            slices.compare_threads,
-            self._data.try_whole_batches,
-        ):
-            look(candidate)
-            self.turns.pause_others()
-        took_s = candidate.process.started_in_s - started_in_s
-        if took_s > STALL_S:
-            took = f"starting a trial process took {units.seconds(took_s)}"
-            self._observer.note(
-                f"{took}, which time_limit_s does not count: torch is imported, the dataset is made"
-            )
-        line = self._data.notice_size(candidate)
-        if line:
-            self._observer.note(line)
-        self._data.notice_length(candidate, self.candidates)
-        self._report_finished()
-
-    def _measure_impossible_again(self) -> None:
-        """Measures candidates with an impossible pace once more; without a number if it
-        stays impossible."""
-        estimates = self.estimates
-        if estimates is None:
-            return
-        for candidate in self.candidates:
-            if (
-                candidate.may_continue
-                and len(candidate.figures.timing.paces_s) >= FEWEST_ROUNDS
-            ):
-                reason = candidate.figures.impossible(
-                    estimates.half_width(candidate.settings)
-                )
-                if reason:
-                    candidate.restart(reason)
-
     def _report_finished(self) -> None:
         """Reports the trials that have finished meanwhile."""
         finished = [
@@ -297,10 +221,80 @@ class Rounds:
         ]
         if not finished:  # a record replays batches of all trials
             return
+        record = self.record
+        trials = {trial.settings: trial for trial in record.trials}
         for candidate in finished:
             candidate.is_reported = True
-        settings = {candidate.settings for candidate in finished}
-        record = self.record
-        for trial in record.trials:
-            if trial.settings in settings:
-                self._observer.trial_finished(record, trial)
+            self._observer.trial_finished(record, trials[candidate.settings])
+
+
+def _measure_impossible_again(
+    candidates: Iterable[Candidate], estimates: Estimates | None
+) -> None:
+    """Measures candidates with an impossible pace once more; without a number if it
+    stays impossible."""
+    if estimates is None:
+        return
+    for candidate in candidates:
+        figures = candidate.figures
+        if candidate.may_continue and len(figures.timing.paces_s) >= FEWEST_ROUNDS:
+            reason = figures.impossible(estimates.half_width(candidate.settings))
+            if reason:
+                candidate.restart(reason)
+
+
+@dataclass(frozen=True)
+class SliceTaker:
+    """Takes time slices, and looks at what they show besides times: samples, threads
+    and the data.
+
+    Attributes:
+        search: Has the candidates and their trial processes.
+        data: The data of the search.
+        samples: Checks the samples of each candidate.
+        observer: Receives notes.
+    """
+
+    search: Search
+    data: Data
+    samples: SampleChecker
+    observer: Observer
+
+    def take(self, candidate: Candidate, number: int, window_s: float) -> None:
+        """Takes a time slice of a candidate in a round; TimeLimitReached after the
+        deadline.
+
+        Each command to the trial process may have resumed the other processes, which
+        are paused again.
+        """
+        environment, turns = self.search.environment, self.search.turns
+        environment.check_interrupts()
+        if candidate.process.is_late:
+            raise TimeLimitReached
+        self.observer.slice_started(candidate.settings.num_workers)
+        environment.drop_files(self.data.cold_files)
+        self.data.place(candidate)
+        started_in_s = candidate.process.started_in_s
+        memory_left = self.search.admission.memory_left
+        slices.take_slice(candidate, number, window_s, memory_left)
+        turns.pause_others()
+        for look in (
+            self.samples.check,
+            slices.compare_threads,
+            self.data.try_whole_batches,
+        ):
+            look(candidate)
+            turns.pause_others()
+        self._note_start(candidate.process.started_in_s - started_in_s)
+        line = self.data.notice_size(candidate)
+        if line:
+            self.observer.note(line)
+        self.data.notice_length(candidate, self.search.candidates)
+
+    def _note_start(self, took_s: float) -> None:
+        """Notes a slow start of a trial process."""
+        if took_s > STALL_S:
+            took = f"starting a trial process took {units.seconds(took_s)}"
+            self.observer.note(
+                f"{took}, which time_limit_s does not count: torch is imported, the dataset is made"
+            )

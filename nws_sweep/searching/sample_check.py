@@ -63,7 +63,7 @@ HOW_TO_SHARD = (
 
 
 class Search(Protocol):
-    """What the check needs of a search."""
+    """What a time slice and the check of its samples need of a search."""
 
     start: SearchRecord
     environment: Environment
@@ -77,22 +77,18 @@ class Search(Protocol):
 
 
 class SampleChecker:
-    """Checks the samples of each candidate of a search once."""
+    """Checks the samples of each candidate of a search once, and fails those that are
+    wrong."""
 
     def __init__(self, search: Search, observer: Observer) -> None:
         self._search = search
         self._observer = observer
         self._checks_samples = search.start.configuration.check_samples
+        self._comparison = SampleComparison(self._ask, self._checks_samples)
         self._checked: set[LoaderSettings] = set()
         self._handles_reported = False
         # of an epoch of an iterable dataset, by number of workers
         self._batches: dict[int, int] = {}
-        # of samples that were loaded without workers
-        self._reference: dict[int | str, Parts] = {}
-        self._random_parts: frozenset[int] = frozenset()
-        # an epoch, counted where samples repeat
-        self._without_workers: SamplesSeen | None = None
-        self._epochs_compared = False
 
     def check(self, candidate: Candidate) -> None:
         """Fails a candidate with wrong samples; if the dataset is iterable, all
@@ -113,7 +109,9 @@ class SampleChecker:
             return
         self._checked.add(settings)
         try:
-            warning = self.compare(candidate.logged, settings, facts, candidate.cost_s)
+            warning = self._comparison.compare(
+                candidate.logged, settings, facts, candidate.cost_s
+            )
         except WrongSamples as error:
             self._fail(
                 self._search.candidates if facts.iterable else [candidate], error
@@ -132,25 +130,21 @@ class SampleChecker:
     def _compare_lengths(self, candidate: Candidate) -> None:
         """Warns of a stream of which each worker has a separate epoch: more workers
         have more batches."""
-        workers, batches = (
-            candidate.settings.num_workers,
-            schedule.epoch_batches(candidate.windows),
-        )
+        workers = candidate.settings.num_workers
+        batches = schedule.epoch_batches(candidate.windows)
         if not batches:
             return
         self._batches[workers] = batches
         fewest = min(self._batches)
         usual = self._batches[fewest]
-        longer = (
-            epoch_length.difference(batches, workers, usual, fewest)
-            if batches > usual
-            else ""
-        )
+        if batches <= usual:
+            return
+        longer = epoch_length.difference(batches, workers, usual, fewest)
         if longer:
             remedy = "divide the length that each worker has, such as with_epoch(), by num_workers"
             candidate.warn(f"{longer}; {remedy}")
 
-    def ask(self, question: Callable[[TrialProcess], Answer]) -> Answer | None:
+    def _ask(self, question: Callable[[TrialProcess], Answer]) -> Answer | None:
         """Asks a candidate without workers; a new process if a question would advance
         the candidate's stream.
 
@@ -174,6 +168,31 @@ class SampleChecker:
                 return question(process)
         except TrialError:
             return None
+
+
+class Ask(Protocol):
+    """Asks a trial process that loads without workers; None if the process fails."""
+
+    def __call__(  # noqa: D102
+        self, question: Callable[[TrialProcess], Answer]
+    ) -> Answer | None: ...
+
+
+class SampleComparison:
+    """Compares samples of workers with the same dataset, loaded without workers.
+
+    What was loaded or counted without workers serves all candidates.
+    """
+
+    def __init__(self, ask: Ask, checks_samples: bool | None) -> None:
+        self._ask = ask
+        self._checks_samples = checks_samples
+        # of samples that were loaded without workers
+        self._reference: dict[int | str, Parts] = {}
+        self._random_parts: frozenset[int] = frozenset()
+        # an epoch, counted where samples repeat
+        self._without_workers: SamplesSeen | None = None
+        self._epochs_compared = False
 
     def compare(
         self,
@@ -220,7 +239,7 @@ class SampleChecker:
             )
         )
         if keys:
-            loaded = self.ask(lambda process: process.load(keys, limit_s)) or ()
+            loaded = self._ask(lambda process: process.load(keys, limit_s)) or ()
             self._reference.update({sample.key: sample.parts for sample in loaded})
 
     def _compare_one_by_one(
@@ -237,7 +256,7 @@ class SampleChecker:
         """
         self._load(samples, None)
         together = [sample for sample in samples if sample.key in self._reference]
-        alone = self.ask(lambda process: process.load_one_by_one(together, settings))
+        alone = self._ask(lambda process: process.load_one_by_one(together, settings))
         if alone is None or len(alone) < len(together):
             return
         random_parts = frozenset[int]().union(
@@ -290,7 +309,7 @@ class SampleChecker:
     ) -> SamplesSeen | None:
         """Counts the samples of an epoch, up to a number and within a time, s; None if
         the process fails."""
-        return self.ask(lambda process: process.samples(settings, most, limit_s))
+        return self._ask(lambda process: process.samples(settings, most, limit_s))
 
     def _is_longer(self, settings: LoaderSettings, *, unknown: bool) -> bool:
         """Whether an epoch has more samples than without workers; ``unknown`` if

@@ -3,7 +3,6 @@ share them."""
 
 import contextlib
 import functools
-import math
 import random
 import re
 import time
@@ -26,10 +25,8 @@ from nws_sweep.records import (
     SamplesSeen,
 )
 from nws_sweep.searching import sample_check
-from nws_sweep.searching.rounds import Rounds
-from nws_sweep.searching.sample_check import MAX_COMPARED, Reference, SampleChecker
-from tests.factories import FACTS, configuration, search_result
-from tests.simulated import Recorder, machine_of
+from nws_sweep.searching.sample_check import MAX_COMPARED, Reference, SampleComparison
+from tests.factories import FACTS
 from tests.user_datasets import Plain, Repeating, Stream
 
 FOUR = LoaderSettings(batch_size=8, num_workers=4)
@@ -92,7 +89,7 @@ Sample = Callable[..., tuple[Any, ...]]
 RANDOM: Sample = lambda index, worker=0: (random.random(), index)  # noqa: E731
 
 
-class World(SampleChecker):
+class World(SampleComparison):
     """Samples by index and worker: loaded without workers (alone), by workers together,
     one by one; epochs' lengths."""
 
@@ -100,10 +97,7 @@ class World(SampleChecker):
         self, alone: Sample, together: Sample, one_by_one: Sample | None = None, epochs: Sequence[int] = (),
         check_samples: bool | None = None,
     ) -> None:  # fmt: skip
-        start = search_result(configuration=configuration(check_samples=check_samples))
-        super().__init__(
-            Rounds(start, machine_of().environment(), Recorder(), math.inf), Recorder()
-        )
+        super().__init__(self.answer, check_samples)
         self.alone, self.together, self.one_by_one = (
             alone,
             together,
@@ -139,7 +133,7 @@ class World(SampleChecker):
         count = self.epochs.pop(0)
         return SamplesSeen(count=min(count, most), complete=count < most)
 
-    def ask(self, question: Callable[[Any], Any]) -> Any:
+    def answer(self, question: Callable[[Any], Any]) -> Any:
         return question(self)
 
     def seen(self, *indices: int, handles: tuple[str, ...] = ()) -> str:
