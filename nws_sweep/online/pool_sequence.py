@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 from nws_sweep.dataloading import loaders
 from nws_sweep.errors import one_line
 from nws_sweep.online.index_stream import IndexStream
+from nws_sweep.online.loader_clock import LoaderTime
 from nws_sweep.online.plan import Plan
 from nws_sweep.online.pool import Pool
 from nws_sweep.online.safeguards import Safeguards, loaded_workers
@@ -19,6 +20,9 @@ from nws_sweep.online.tuner import Tuner
 from nws_sweep.records import LoaderSettings
 
 _WAITS_FOR_LOOP = "its sampler gives the next indices only after the training loop has used the batch before"
+_HAS_OLD_DATASET = (
+    "the dataset has been changed since its persistent workers were started"
+)
 
 
 @dataclass(eq=False)
@@ -29,6 +33,38 @@ class Change:
     pool: Pool
     # the pool has taken over the index lists; the one before has only what it has drawn
     draws: bool = False
+
+
+class _Starts:
+    """Notes the epochs of a DataLoader in its time, and what its workers take to start:
+    until one of them begins the first batch.
+
+    Args:
+        loader: A plain copy of the DataLoader.
+        loader_time: Of the DataLoader.
+    """
+
+    def __init__(self, loader: DataLoader[Any], loader_time: LoaderTime) -> None:
+        self._loader, self._time = loader, loader_time
+        # of workers whose first batch is awaited
+        self._start_s: float | None = None
+
+    def note_epoch(self, workers: int, start_s: float, *, is_new: bool) -> None:
+        """An epoch has begun, with new workers or with those of the epoch before."""
+        reason = loaders.reason_not_training(self._loader)
+        self._time.has_loop, self._time.workers = bool(reason), workers
+        # a validation whose last epoch was left is none in parallel
+        if reason == loaders.NOT_TRAINING[0]:
+            self._time.is_parallel = False
+        self._start_s = start_s if is_new and workers else None
+        self._time.starts += self._start_s is not None
+
+    def note_batch(self, pool: Pool, asked_s: float) -> None:
+        """The pool has returned a batch, which was requested at this moment."""
+        if self._start_s is not None:
+            waited_s = max(0.0, pool.first_began_s - asked_s)
+            self._time.starting_s += self._start_s + waited_s
+            self._start_s = None
 
 
 class PoolSequence:
@@ -52,24 +88,20 @@ class PoolSequence:
         pause_every = 0 if tuner.base.num_workers else tuner.endless_batches
         self.stream = IndexStream(loaders.index_sampler(loader), pause_every)
         self.change: Change | None = None
-        self._start_s: float | None = None  # of workers whose first batch is awaited
+        self._starts = _Starts(loader, tuner.time)
         self.safeguards = Safeguards(loader, tuner)
 
     def make(self, settings: LoaderSettings, *, is_first: bool = False) -> Pool:
         """Another pool; the first one begins an epoch."""
         with contextlib.suppress(Exception):  # the pool may be the only one that works
             self.safeguards.note_start()
-        is_observed, rehearsal = (
-            not self._tuner.tuning.is_decided,
-            self._tuner.made_without_workers,
-        )
         return Pool(
             self._loader,
             settings,
             self.stream,
             is_first=is_first,
-            times_stages=is_observed,
-            rehearsal=rehearsal,
+            times_stages=not self._tuner.tuning.is_decided,
+            rehearsal=self._tuner.made_without_workers,
         )
 
     def expect(self, batch: int) -> None:
@@ -86,9 +118,7 @@ class PoolSequence:
         if plan is None:
             return
         if self.safeguards.has_dataset_changed():
-            self._tuner.decide(
-                "the dataset has been changed since its persistent workers were started"
-            )
+            self._tuner.decide(_HAS_OLD_DATASET)
         elif self.safeguards.allow_workers():
             self._tuner.switched(plan, 0)
 
@@ -110,39 +140,24 @@ class PoolSequence:
         Returns:
             The seconds that it took, and those of them in the sampler.
         """
-        before, restore = (
-            vars(self).get("current"),
-            loaders.order_restorer(self._loader),
-        )
+        before = vars(self).get("current")
+        restore = loaders.order_restorer(self._loader)
         began_s, drawn_before_s = time.perf_counter(), self.stream.sampler_clock.spent_s
         self.current = self._next(before)
         while not self._has_started():
             self.current.end()
             restore()
             self.current = self._next(before)
-        start_s, drawn_s = (
-            time.perf_counter() - began_s,
-            self.stream.sampler_clock.spent_s - drawn_before_s,
-        )
+        start_s = time.perf_counter() - began_s
+        drawn_s = self.stream.sampler_clock.spent_s - drawn_before_s
         # a sampler of the program may raise anything when it is looked at
         with contextlib.suppress(Exception):
-            self._note_start(start_s - drawn_s, is_new=self.current is not before)
+            self._starts.note_epoch(
+                self.current.settings.num_workers,
+                start_s - drawn_s,
+                is_new=self.current is not before,
+            )
         return start_s, drawn_s
-
-    def _note_start(self, start_s: float, *, is_new: bool) -> None:
-        loader_time, reason = (
-            self._tuner.time,
-            loaders.reason_not_training(self._loader),
-        )
-        loader_time.has_loop, loader_time.workers = (
-            bool(reason),
-            self.current.settings.num_workers,
-        )
-        # a validation whose last epoch was left is none in parallel
-        if reason == loaders.NOT_TRAINING[0]:
-            loader_time.is_parallel = False
-        self._start_s = start_s if is_new and loader_time.workers else None
-        loader_time.starts += self._start_s is not None
 
     def _next(self, before: Pool | None) -> Pool:
         """The first pool; in later epochs the same, or another one if it has ended or
@@ -151,11 +166,8 @@ class PoolSequence:
             return self.make(self._tuner.current, is_first=True)
         settings = self.current.settings
         # Without workers, an iterator of torch does not begin a stream again.
-        if (
-            self.current.has_ended
-            or settings != self._tuner.current
-            or not settings.num_workers
-        ):
+        is_usable = settings.num_workers and not self.current.has_ended
+        if settings != self._tuner.current or not is_usable:
             self.current.end()
             self.current = self.make(self._tuner.current)
         self.current.begin_epoch()
@@ -190,11 +202,7 @@ class PoolSequence:
             except Exception as error:
                 self._give_up_after(error)
                 raise
-            if self._start_s is not None:
-                self._tuner.time.starting_s += self._start_s + max(
-                    0.0, self.current.first_began_s - asked_s
-                )
-                self._start_s = None
+            self._starts.note_batch(self.current, asked_s)
             return batch
 
     def _give_up_after(self, error: Exception) -> None:
