@@ -100,11 +100,10 @@ class TunedLoader(DataLoader[Any]):
     def _own_tuner(self) -> Tuner:
         """The tuner, made at the first epoch: only then distributed training has its
         process group."""
-        attributes = vars(self)
-        if "_tuner" not in attributes:
-            attributes["_tuner"] = tuner_of(self.plain(), self._options)
-            _recent.append((os.getpid(), attributes["_tuner"]))
-        tuner: Tuner = attributes["_tuner"]
+        tuner: Tuner | None = vars(self).get("_tuner")
+        if tuner is None:
+            tuner = vars(self)["_tuner"] = tuner_of(self.plain(), self._options)
+            _recent.append((os.getpid(), tuner))
         return tuner
 
     def _get_iterator(self) -> Any:

@@ -49,8 +49,9 @@ class _Starts:
         # of workers whose first batch is awaited
         self._start_s: float | None = None
 
-    def note_epoch(self, workers: int, start_s: float, *, is_new: bool) -> None:
-        """An epoch has begun, with new workers or with those of the epoch before."""
+    def note_epoch(self, pool: Pool, start_s: float, *, is_new: bool) -> None:
+        """An epoch has begun, with a new pool or with the pool of the epoch before."""
+        workers = pool.settings.num_workers
         reason = loaders.reason_not_training(self._loader)
         self._time.has_loop, self._time.workers = bool(reason), workers
         # a validation whose last epoch was left is none in parallel
@@ -152,11 +153,8 @@ class PoolSequence:
         drawn_s = self.stream.sampler_clock.spent_s - drawn_before_s
         # a sampler of the program may raise anything when it is looked at
         with contextlib.suppress(Exception):
-            self._starts.note_epoch(
-                self.current.settings.num_workers,
-                start_s - drawn_s,
-                is_new=self.current is not before,
-            )
+            is_new = self.current is not before
+            self._starts.note_epoch(self.current, start_s - drawn_s, is_new=is_new)
         return start_s, drawn_s
 
     def _next(self, before: Pool | None) -> Pool:

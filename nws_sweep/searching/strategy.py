@@ -73,11 +73,11 @@ class Patience(Strategy):
         """The costs of the candidates that need no more rounds, s, by num_workers;
         infinite if a candidate could not be measured."""
         estimates = estimates_of(observations, self.rules.tolerance)
+        measured_s = estimates.costs_s if estimates else {}
         costs_s = {}
         for observation in observations:
             if self._is_finished(observation, estimates):
-                known_s = estimates.costs_s if estimates else {}
-                cost_s = known_s.get(observation.settings, math.inf)
+                cost_s = measured_s.get(observation.settings, math.inf)
                 costs_s[observation.num_workers] = cost_s
         return costs_s
 

@@ -342,10 +342,8 @@ class ChildProcess(TrialProcess):
         self._end.by_s = time.perf_counter()
         method, num_workers = self._start_method, 0
         if self.settings is not None:
-            method, num_workers = (
-                self.settings.multiprocessing_context or method,
-                self.settings.num_workers,
-            )
+            method = self.settings.multiprocessing_context or method
+            num_workers = self.settings.num_workers
         # Killed forked workers leave nothing behind; others must release their
         # semaphores.
         if num_workers == 0 or method == "fork":
