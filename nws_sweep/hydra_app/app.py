@@ -175,10 +175,7 @@ def prepare(composed: DictConfig, call: Call, *, is_grid: bool) -> None:
         call.lock(folder)
     # with the lock, since another program may have made the folder meanwhile
     if not is_grid:
-        overrides = list(composed.hydra.overrides.task)
-        configuration = grid.configuration_of(
-            values, composed.hydra, overrides, call.facts
-        )
+        configuration = grid.configuration_of(values, composed.hydra, call.facts)
         resuming.refuse_another(folder, configuration)
     call.plan, call.folder = plan, folder
 
@@ -231,12 +228,9 @@ def _measure(composed: DictConfig, call: Call) -> float | None:
     folder = Path(hydra_config.runtime.output_dir)
     if call.folder is None:  # the callback was removed from the configuration
         call.folder = folder
-    configuration = grid.configuration_of(
-        composed, hydra_config, list(hydra_config.overrides.task), call.facts
-    )
-    result = Job(folder, call, hydra_config.runtime.cwd).measure(
-        configuration, composed
-    )
+    configuration = grid.configuration_of(composed, hydra_config, call.facts)
+    job = Job(folder, call, hydra_config.runtime.cwd)
+    result = job.measure(configuration, composed)
     return _value(result) if result else None
 
 

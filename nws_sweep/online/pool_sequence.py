@@ -11,7 +11,6 @@ from torch.utils.data import DataLoader
 from nws_sweep.dataloading import loaders
 from nws_sweep.errors import one_line
 from nws_sweep.online.index_stream import IndexStream
-from nws_sweep.online.loader_clock import LoaderTime
 from nws_sweep.online.plan import Plan
 from nws_sweep.online.pool import Pool
 from nws_sweep.online.safeguards import Safeguards, loaded_workers
@@ -20,9 +19,6 @@ from nws_sweep.online.tuner import Tuner
 from nws_sweep.records import LoaderSettings
 
 _WAITS_FOR_LOOP = "its sampler gives the next indices only after the training loop has used the batch before"
-_HAS_OLD_DATASET = (
-    "the dataset has been changed since its persistent workers were started"
-)
 
 
 @dataclass(eq=False)
@@ -33,39 +29,6 @@ class Change:
     pool: Pool
     # the pool has taken over the index lists; the one before has only what it has drawn
     draws: bool = False
-
-
-class _Starts:
-    """Notes the epochs of a DataLoader in its time, and what its workers take to start:
-    until one of them begins the first batch.
-
-    Args:
-        loader: A plain copy of the DataLoader.
-        loader_time: Of the DataLoader.
-    """
-
-    def __init__(self, loader: DataLoader[Any], loader_time: LoaderTime) -> None:
-        self._loader, self._time = loader, loader_time
-        # of workers whose first batch is awaited
-        self._start_s: float | None = None
-
-    def note_epoch(self, pool: Pool, start_s: float, *, is_new: bool) -> None:
-        """An epoch has begun, with a new pool or with the pool of the epoch before."""
-        workers = pool.settings.num_workers
-        reason = loaders.reason_not_training(self._loader)
-        self._time.has_loop, self._time.workers = bool(reason), workers
-        # a validation whose last epoch was left is none in parallel
-        if reason == loaders.NOT_TRAINING[0]:
-            self._time.is_parallel = False
-        self._start_s = start_s if is_new and workers else None
-        self._time.starts += self._start_s is not None
-
-    def note_batch(self, pool: Pool, asked_s: float) -> None:
-        """The pool has returned a batch, which was requested at this moment."""
-        if self._start_s is not None:
-            waited_s = max(0.0, pool.first_began_s - asked_s)
-            self._time.starting_s += self._start_s + waited_s
-            self._start_s = None
 
 
 class PoolSequence:
@@ -89,7 +52,7 @@ class PoolSequence:
         pause_every = 0 if tuner.base.num_workers else tuner.endless_batches
         self.stream = IndexStream(loaders.index_sampler(loader), pause_every)
         self.change: Change | None = None
-        self._starts = _Starts(loader, tuner.time)
+        self._start_s: float | None = None  # of workers whose first batch is awaited
         self.safeguards = Safeguards(loader, tuner)
 
     def make(self, settings: LoaderSettings, *, is_first: bool = False) -> Pool:
@@ -113,26 +76,12 @@ class PoolSequence:
     def change_between_epochs(self) -> None:
         """Changes the settings if there is a plan; no second pool is needed."""
         self.stream.due = self._tuner.base.queued_batches
-        if self.safeguards.waits_for_dataset():  # samples change it
-            return
-        plan = self._tuner.plan(0)
-        if plan is None:
-            return
-        if self.safeguards.has_dataset_changed():
-            self._tuner.decide(_HAS_OLD_DATASET)
-        elif self.safeguards.allow_workers():
+        if plan := self.safeguards.plan(0):
             self._tuner.switched(plan, 0)
 
     def change_within_epoch(self, batch: int) -> None:
         """Starts another pool if there is a plan, which takes over when it is ready."""
-        if self.change or self.safeguards.waits_for_dataset():
-            return
-        plan = self._tuner.plan(batch)
-        if plan is None:
-            return
-        if self.safeguards.has_dataset_changed():
-            self._tuner.postpone(plan)
-        elif self.safeguards.allow_workers():
+        if self.change is None and (plan := self.safeguards.plan(batch)):
             self.change = Change(plan, self.make(plan.settings))
 
     def start(self) -> tuple[float, float]:
@@ -151,10 +100,13 @@ class PoolSequence:
             self.current = self._next(before)
         start_s = time.perf_counter() - began_s
         drawn_s = self.stream.sampler_clock.spent_s - drawn_before_s
+        workers = self.current.settings.num_workers
+        is_start = workers > 0 and self.current is not before
         # a sampler of the program may raise anything when it is looked at
         with contextlib.suppress(Exception):
-            is_new = self.current is not before
-            self._starts.note_epoch(self.current, start_s - drawn_s, is_new=is_new)
+            reason = loaders.reason_not_training(self._loader)
+            self._tuner.time.begin_epoch(reason, workers, is_start=is_start)
+            self._start_s = start_s - drawn_s if is_start else None
         return start_s, drawn_s
 
     def _next(self, before: Pool | None) -> Pool:
@@ -200,7 +152,10 @@ class PoolSequence:
             except Exception as error:
                 self._give_up_after(error)
                 raise
-            self._starts.note_batch(self.current, asked_s)
+            if self._start_s is not None:
+                waited_s = max(0.0, self.current.first_began_s - asked_s)
+                self._tuner.time.starting_s += self._start_s + waited_s
+                self._start_s = None
             return batch
 
     def _give_up_after(self, error: Exception) -> None:
