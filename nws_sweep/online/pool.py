@@ -96,7 +96,7 @@ class Pool:
             if times_stages:
                 self.log.stages.open(True)
             self._loader.worker_init_fn = probe_of(
-                loader, self.log, self._states, rehearsal
+                self._loader, self.log, self._states, rehearsal, is_first=adds_workers
             )
             if stream.pauses:  # they continue after a pause
                 vars(self._loader)["persistent_workers"] = True
@@ -216,7 +216,8 @@ class Pool:
 
 
 def _copy(loader: DataLoader[Any], settings: LoaderSettings) -> DataLoader[Any]:
-    """A copy with these settings."""
+    """A copy with these settings; workers that the program has not are started as a
+    search would start them."""
     copied = loaders.copy_with(loader, settings)
     if loader.num_workers or not settings.num_workers:
         return copied

@@ -137,15 +137,21 @@ class WorkerProbe:
 
 
 def probe_of(
-    loader: DataLoader[Any], log: BatchLog, states: WorkerStates, rehearsal: Any
+    loader: DataLoader[Any],
+    log: BatchLog,
+    states: WorkerStates,
+    rehearsal: Any,
+    *,
+    is_first: bool,
 ) -> WorkerProbe:
     """The probe of the workers of a pool.
 
     Args:
-        loader: A plain DataLoader.
+        loader: The pool's copy of the DataLoader, with the program's functions.
         log: Of the pool.
         states: Of the pool.
         rehearsal: Index list of a batch that the first worker makes; None for none.
+        is_first: Whether the program has no workers of its own.
     """
     is_iterable, rehearse = isinstance(loader.dataset, IterableDataset), None
     if rehearsal is not None and not is_iterable:
@@ -162,7 +168,7 @@ def probe_of(
         is_iterable=is_iterable,
         collate_fn=loader.collate_fn,
         rehearse=rehearse,
-        is_first=not loader.num_workers,
+        is_first=is_first,
     )
 
 
