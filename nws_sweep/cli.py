@@ -90,20 +90,11 @@ def _note(line: str) -> None:
 
 def sweep(arguments: Sequence[str]) -> int:
     """Measures one configuration or a grid, by Hydra's command line."""
-    # a console script; ``python -m`` adds it
-    if str(Path.cwd()) not in sys.path and "" not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
+    show_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
+    _prepare_for_hydra(arguments)
     from nws_sweep.config.hydra_errors import explain
-    from nws_sweep.config.schema import hydra_arguments
     from nws_sweep.hydra_app import app
 
-    # Hydra reads it
-    sys.argv[1:] = itertools.chain.from_iterable(map(hydra_arguments, arguments))
-    show_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
-    # errors of writing a log, such as a full disk, are not printed
-    logging.raiseExceptions = False
-    # else Hydra prints its errors in several lines, with exit status 1
-    os.environ["HYDRA_FULL_ERROR"] = "1"
     try:
         return app.run()
     except SystemExit as stop:
@@ -115,6 +106,21 @@ def sweep(arguments: Sequence[str]) -> int:
     if show_traceback or isinstance(error, NwsSweepError):
         raise error
     raise explain(error, arguments) from error
+
+
+def _prepare_for_hydra(arguments: Sequence[str]) -> None:
+    """Sets what Hydra reads: the command line, where modules are found, and how errors
+    are passed on."""
+    # a console script; ``python -m`` adds it
+    if str(Path.cwd()) not in sys.path and "" not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    from nws_sweep.config.schema import hydra_arguments
+
+    sys.argv[1:] = itertools.chain.from_iterable(map(hydra_arguments, arguments))
+    # errors of writing a log, such as a full disk, are not printed
+    logging.raiseExceptions = False
+    # else Hydra prints its errors in several lines, with exit status 1
+    os.environ["HYDRA_FULL_ERROR"] = "1"
 
 
 def _parser(

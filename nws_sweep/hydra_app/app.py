@@ -161,16 +161,11 @@ def prepare(composed: DictConfig, call: Call, *, is_grid: bool) -> None:
     platforms.require("searching")
     values = grid.without_hydra(composed)
     if is_grid:
-        plan, samples = grid.check(
-            grid.Composer(composed, GlobalHydra.instance().config_loader())
-        )
+        loader = GlobalHydra.instance().config_loader()
+        plan, samples = grid.check(grid.Composer(composed, loader))
     else:
         plan, samples = grid.check_single(values, composed.hydra)
-    folder = Path(
-        composed.hydra.sweep.dir if is_grid else composed.hydra.run.dir
-    ).absolute()
-    nodes_differ = is_grid and not _launcher(composed).endswith(_LOCAL_LAUNCHERS)
-    resuming.check(folder, host.describe, is_grid=is_grid, nodes_differ=nodes_differ)
+    folder = _check_folder(composed, is_grid=is_grid)
     is_new = not folder.exists()
     if not is_new:  # before datasets are made, since another program may hold the lock
         call.lock(folder)
@@ -180,11 +175,18 @@ def prepare(composed: DictConfig, call: Call, *, is_grid: bool) -> None:
         call.lock(folder)
     # with the lock, since another program may have made the folder meanwhile
     if not is_grid:
-        overrides = list(composed.hydra.overrides.task)
-        resuming.refuse_another(
-            folder, grid.configuration_of(values, composed.hydra, overrides, call.facts)
-        )
+        configuration = grid.configuration_of(values, composed.hydra, call.facts)
+        resuming.refuse_another(folder, configuration)
     call.plan, call.folder = plan, folder
+
+
+def _check_folder(composed: DictConfig, *, is_grid: bool) -> Path:
+    """Returns the output folder, which has no results of another machine or kind."""
+    options = composed.hydra.sweep if is_grid else composed.hydra.run
+    folder = Path(options.dir).absolute()
+    nodes_differ = is_grid and not _launcher(composed).endswith(_LOCAL_LAUNCHERS)
+    resuming.check(folder, host.describe, is_grid=is_grid, nodes_differ=nodes_differ)
+    return folder
 
 
 def _make_datasets(configurations: Sequence[Configuration], call: Call) -> None:
@@ -226,12 +228,9 @@ def _measure(composed: DictConfig, call: Call) -> float | None:
     folder = Path(hydra_config.runtime.output_dir)
     if call.folder is None:  # the callback was removed from the configuration
         call.folder = folder
-    configuration = grid.configuration_of(
-        composed, hydra_config, list(hydra_config.overrides.task), call.facts
-    )
-    result = Job(folder, call, hydra_config.runtime.cwd).measure(
-        configuration, composed
-    )
+    configuration = grid.configuration_of(composed, hydra_config, call.facts)
+    job = Job(folder, call, hydra_config.runtime.cwd)
+    result = job.measure(configuration, composed)
     return _value(result) if result else None
 
 

@@ -62,9 +62,7 @@ class Composer:
                     f"{', '.join(overrides)}: a preset with axes of its own cannot be a value of an axis; choose one, "
                     "or list the values themselves"
                 )
-            return configuration_of(
-                without_hydra(composed), composed.hydra, overrides, facts
-            )
+            return configuration_of(without_hydra(composed), composed.hydra, facts)
         except ConfigurationError:
             raise
         except Exception as error:  # Hydra's and OmegaConf's errors have no common base
@@ -72,10 +70,7 @@ class Composer:
 
 
 def configuration_of(
-    task: DictConfig,
-    hydra: DictConfig,
-    overrides: Sequence[str],
-    facts: Facts | None = None,
+    task: DictConfig, hydra: DictConfig, facts: Facts | None = None
 ) -> Configuration:
     """Makes the configuration of a job from its values and its ``hydra`` node; see
     ``schema.configuration``.
@@ -84,7 +79,7 @@ def configuration_of(
     override gives. With ``facts``, settings that are null are those of the DataLoader
     that the dataset comes in.
     """
-    name = hydra.runtime.choices.get("dataset")
+    name, overrides = hydra.runtime.choices.get("dataset"), list(hydra.overrides.task)
     if not name or any(
         text.lstrip("+").startswith("dataset._target_=") for text in overrides
     ):
@@ -158,7 +153,7 @@ def check_single(
     task: DictConfig, hydra: DictConfig
 ) -> tuple[Plan, list[Configuration]]:
     """Plans a single run, and makes its configuration; see ``check``."""
-    configuration = configuration_of(task, hydra, list(hydra.overrides.task))
+    configuration = configuration_of(task, hydra)
     presets = ", ".join(_presets(hydra))
     note = (
         f"presets of axes are swept only with -m; without it {presets} is ignored"

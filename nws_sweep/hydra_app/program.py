@@ -215,10 +215,8 @@ class SearchCallback(ProgramCallback):
         if hook.status and (
             hook.ending is not None or job_return.status is JobStatus.COMPLETED
         ):
-            job_return.status, job_return.return_value = (
-                JobStatus.FAILED,
-                SearchEnded(hook.status),
-            )
+            job_return.status = JobStatus.FAILED
+            job_return.return_value = SearchEnded(hook.status)
         elif hook.ending is not None:
             # also if the program has made another error of it
             job_return.status, job_return.return_value = JobStatus.COMPLETED, None

@@ -100,11 +100,10 @@ class TunedLoader(DataLoader[Any]):
     def _own_tuner(self) -> Tuner:
         """The tuner, made at the first epoch: only then distributed training has its
         process group."""
-        attributes = vars(self)
-        if "_tuner" not in attributes:
-            attributes["_tuner"] = tuner_of(self.plain(), self._options)
-            _recent.append((os.getpid(), attributes["_tuner"]))
-        tuner: Tuner = attributes["_tuner"]
+        tuner: Tuner | None = vars(self).get("_tuner")
+        if tuner is None:
+            tuner = vars(self)["_tuner"] = tuner_of(self.plain(), self._options)
+            _recent.append((os.getpid(), tuner))
         return tuner
 
     def _get_iterator(self) -> Any:
@@ -249,29 +248,32 @@ def watch(loader: AnyLoader, *, progress: Progress = None) -> AnyLoader:
 
 
 def _followed(loader: AnyLoader, options: AutotuneOptions) -> AnyLoader:
-    """A copy whose iterators have a tuner, made with these options."""
+    """A copy whose iterators have a tuner, made with these options; the loader itself
+    if it has such a tuner already, or there can be none."""
     inner = loaders.unwrapped(loader)
-    if isinstance(inner, TunedLoader):
-        if inner._options.watches == options.watches:
-            return loader
-        inner = inner.plain()
-    loaders.settings_of(inner)  # refuses workers that are not processes
+    if isinstance(inner, TunedLoader) and inner._options.watches == options.watches:
+        return loader
+    untuned = loaders.untuned(inner)
+    loaders.settings_of(untuned)  # refuses workers that are not processes
     if reason := platforms.reason_not_autotuning():
         announcer(options.progress)(f"{reason}: the DataLoader is not changed")
         return loader
-    tuned = object.__new__(_tuned_class(type(inner), options))  # type: ignore[arg-type]  # a class has a hash
-    vars(tuned).update(vars(inner))
-    torch_internals.forget_iterator(tuned)
-    loaders.renew_iterators(tuned)
-    return loaders.with_inner(loader, tuned)
+    return loaders.with_inner(loader, _tuned(untuned, options))
+
+
+def _tuned(loader: DataLoader[Any], options: AutotuneOptions) -> TunedLoader:
+    """A copy of a plain DataLoader, of a subclass with these options."""
+    copied = object.__new__(_tuned_class(type(loader), options))  # type: ignore[arg-type]  # a class has a hash
+    vars(copied).update(vars(loader))
+    torch_internals.forget_iterator(copied)
+    loaders.renew_iterators(copied)
+    return copied
 
 
 def tuner_of(loader: DataLoader[Any], options: AutotuneOptions) -> Tuner:
     """The tuner of a plain DataLoader, or a watcher."""
-    base, configuration = (
-        loaders.settings_of(loader, in_effect=True).canonical(),
-        _configuration(loader),
-    )
+    base = loaders.settings_of(loader, in_effect=True).canonical()
+    configuration = _configuration(loader)
     searched = replace(configuration.search, settings=options.settings).searched(
         configuration.loader
     )
@@ -280,7 +282,7 @@ def tuner_of(loader: DataLoader[Any], options: AutotuneOptions) -> Tuner:
     # The length of a stream's epoch with the program's own number must be known
     # before another one is in use.
     if not (reason or options.watches or isinstance(loader.dataset, IterableDataset)):
-        first = _earlier_answer(loader, configuration, options, searched) or base
+        first = _earlier_answer(loader, base, configuration, options, searched) or base
     tuner = (Watcher if options.watches else Tuner)(
         tuning=Tuning(before=base, after=first),
         start=replace(new_record(configuration), facts=_facts(loader, base)),
@@ -307,27 +309,27 @@ def tuner_of(loader: DataLoader[Any], options: AutotuneOptions) -> Tuner:
 
 def _earlier_answer(
     loader: DataLoader[Any],
+    base: LoaderSettings,
     configuration: Configuration,
     options: AutotuneOptions,
     searched: Sequence[str],
 ) -> LoaderSettings | None:
-    """The settings that were found before, if they keep to these options; ``searched``
-    may change."""
+    """The settings that were found before, if they keep to these options; ``base`` are
+    those of the program, of which ``searched`` may change."""
     earlier = ResultStore().find(configuration, host.describe(), options.reuse)
     if earlier is None or earlier.verdict is None:
         return None
-    base, answer = (
-        loaders.settings_of(loader, in_effect=True).canonical(),
-        earlier.verdict.recommended,
-    )
-    is_too_large = options.max_workers is not None and answer.num_workers > max(
-        options.max_workers, base.num_workers
-    )
-    if is_too_large or (
-        not searched and answer.differing(base.with_workers(answer.num_workers))
+    answer = earlier.verdict.recommended
+    if answer == base:
+        return answer
+    most_workers = options.max_workers
+    if most_workers is not None and answer.num_workers > max(
+        most_workers, base.num_workers
     ):
         return None
-    return None if answer != base and sharing.reason_against_workers(loader) else answer
+    if not searched and answer.differing(base.with_workers(answer.num_workers)):
+        return None
+    return None if sharing.reason_against_workers(loader) else answer
 
 
 def _reason_to_stay(loader: DataLoader[Any], base: LoaderSettings) -> str:

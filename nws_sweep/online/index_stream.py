@@ -56,12 +56,8 @@ class IndexStream:
         # asked for, and not given
         self._drawing: concurrent.futures.Future[Any] | None = None
         self._drawn, self._longest_s, self.sampler_clock = 0, 0.0, SamplerClock()
-        self.due, self.latest, self.was_given_up, self.was_paused = (
-            0,
-            None,
-            False,
-            False,
-        )
+        self.due, self.latest = 0, None
+        self.was_given_up = self.was_paused = False
 
     def begin(self) -> None:
         """An epoch begins."""

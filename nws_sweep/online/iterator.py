@@ -10,9 +10,10 @@ from torch.utils.data import DataLoader
 
 from nws_sweep.dataloading import device_clock, loaders
 from nws_sweep.dataloading.clocks import run_delay_clock
+from nws_sweep.dataloading.orders import SamplerClock
 from nws_sweep.dataloading.windows import Device, Moment
 from nws_sweep.errors import one_line
-from nws_sweep.online.loader_clock import loader_clock_of_thread
+from nws_sweep.online.loader_clock import LoaderTime, loader_clock_of_thread
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.pool import Pool
 from nws_sweep.online.pool_sequence import PoolSequence
@@ -46,6 +47,36 @@ class LoaderIterator:
         return getattr(self._pools.current.iterator, name)
 
 
+class _Clocks:
+    """The clocks of a training run, beside the time of one DataLoader.
+
+    Args:
+        loader_time: Of the DataLoader.
+        sampler_clock: Of its sampler.
+    """
+
+    def __init__(self, loader_time: LoaderTime, sampler_clock: SamplerClock) -> None:
+        self._loader_time, self._sampler_clock = loader_time, sampler_clock
+        self._delay_s = run_delay_clock()
+
+    def now(self) -> Moment:
+        """Reads the clocks."""
+        return Moment(
+            time.perf_counter(),
+            time.process_time(),
+            self._delay_s(),
+            *self._sampler_clock.read(),
+            *loader_clock_of_thread().others_and_calls_s(self._loader_time),
+        )
+
+    def received(self) -> Moment:
+        """Reads the clocks once a batch is there: the call of the iterator counts until
+        now."""
+        now = self.now()
+        this_call_s = now.clock_s - loader_clock_of_thread().latest_s
+        return now._replace(calls_s=now.calls_s + this_call_s)
+
+
 class TunedIterator(LoaderIterator):
     """What ``iter`` of a tuned loader returns; with persistent workers it serves all
     epochs, as torch's own does.
@@ -59,7 +90,8 @@ class TunedIterator(LoaderIterator):
 
     def __init__(self, loader: DataLoader[Any], tuner: Tuner) -> None:
         super().__init__(loader, PoolSequence(loader, tuner))
-        self._tuner, self._delay_s = tuner, run_delay_clock()
+        self._tuner = tuner
+        self._clocks = _Clocks(tuner.time, self._pools.stream.sampler_clock)
         self._observation: TrainingTrial | None = None
         with loader_clock_of_thread().entered(tuner.time):
             self._begin_epoch()
@@ -80,29 +112,30 @@ class TunedIterator(LoaderIterator):
             except Exception as error:
                 # the epoch begins with the program's own settings
                 with contextlib.suppress(Exception):
-                    self._tuner.give_up(
-                        one_line(
-                            f"an epoch could not begin: {type(error).__name__}: {error}"
-                        )
-                    )
+                    why = f"an epoch could not begin: {type(error).__name__}: {error}"
+                    self._tuner.give_up(one_line(why))
                 self._pools.current.end()
                 restore()
                 self._begin_epoch()
 
     def _begin_epoch(self) -> None:
-        latest = self._tuner.observation
-        if latest is not None and self._try(latest.leave_epoch, self._now()):
-            self._try(self._tuner.end_epoch, self._tuner.batches_per_epoch or 0)
+        self._try(self._leave_epoch)
         self._try(self._pools.change_between_epochs)
         self._tuner.loader_clock = loader_clock_of_thread()
         start_s, drawn_s = self._pools.start()
         self._tuner.epoch += 1
         self._epoch, self._returned = self._tuner.epoch, 0
         self._pool_began = 0  # batches of the epoch that earlier pools have given
-        self._device = device_clock.of_training() or Device()
+        self._device = self._try(device_clock.of_training) or Device()
         if self._tuner.waiting is not None:
             self._tuner.waiting.begin_epoch()
         self._try(self._observe, start_s, drawn_s)
+
+    def _leave_epoch(self) -> None:
+        """Ends the observation of the epoch before, whose end was not requested."""
+        latest = self._tuner.observation
+        if latest is not None and latest.leave_epoch(self._clocks.now()):
+            self._tuner.end_epoch(self._tuner.batches_per_epoch or 0)
 
     def _try(self, step: Callable[..., Any], *arguments: Any) -> Any:
         """Does a part of the tuning. If it fails, training continues without it, unless
@@ -118,9 +151,8 @@ class TunedIterator(LoaderIterator):
                 with contextlib.suppress(Exception):
                     self._pools.abandon()
             with contextlib.suppress(Exception):
-                self._tuner.decide(
-                    one_line(f"tuning failed: {type(error).__name__}: {error}")
-                )
+                why = f"tuning failed: {type(error).__name__}: {error}"
+                self._tuner.decide(one_line(why))
             # else the part that failed would be repeated at each batch
             self._tuner.waiting = None
             return None
@@ -157,11 +189,9 @@ class TunedIterator(LoaderIterator):
         is_followed, waiting = self._epoch == self._tuner.epoch, self._tuner.waiting
         self._pools.expect(self._returned)
         if self._observation is None and self._pools.change is None:
-            return (
-                self._watched_batch(waiting)
-                if is_followed and waiting
-                else self._next_batch()
-            )
+            if is_followed and waiting:
+                return self._watched_batch(waiting)
+            return self._next_batch()
         if not is_followed:
             self._observation = None
         self._try(self._advance)
@@ -187,33 +217,17 @@ class TunedIterator(LoaderIterator):
     def _note(self, batch: Any) -> None:
         """A batch has been returned."""
         waited_s = self._device.waited_s() if self._observation is not None else 0.0
-        received, change = self._now(), self._pools.change
+        received, change = self._clocks.received(), self._pools.change
         self._pools.note_batch()
         if self._tuner.tuning.is_decided:
             self._observation = None
         if self._observation is not None:
-            this_call_s = received.clock_s - loader_clock_of_thread().latest_s
-            received = received._replace(calls_s=received.calls_s + this_call_s)
-            self._observation.given(received, batch, waited_s)
-            if self._returned == self._tuner.batches_per_epoch:
-                self._observation.given_last()
-        if change is None:
-            return
-        if self._pools.current is change.pool:  # its first batch
+            is_last = self._returned == self._tuner.batches_per_epoch
+            self._observation.given(received, batch, waited_s, is_last=is_last)
+        if change is not None and self._pools.current is change.pool:  # its first batch
             self._pools.change, self._pool_began = None, self._returned
             self._tuner.switched(change.plan, self._returned - 1)
             self._observe()
-
-    def _now(self) -> Moment:
-        spent_s = loader_clock_of_thread().others_and_calls_s(self._tuner.time)
-        sampler_s = self._pools.stream.sampler_clock.read()
-        return Moment(
-            time.perf_counter(),
-            time.process_time(),
-            self._delay_s(),
-            *sampler_s,
-            *spent_s,
-        )
 
     def _next_batch(self) -> Any:
         if self._returned == self._tuner.too_many_batches:
@@ -235,9 +249,8 @@ class TunedIterator(LoaderIterator):
             self._tuner.postpone(self._pools.change.plan)
         self._pools.abandon()
         if self._observation is not None:
-            self._observation.batches.idle(
-                time.perf_counter() - self._device.waited_s()
-            )
+            busy_until_s = time.perf_counter() - self._device.waited_s()
+            self._observation.batches.idle(busy_until_s)
             self._observation.cut(time.perf_counter())
             self._observation = None
         self._tuner.end_epoch(self._returned)
@@ -250,7 +263,7 @@ class TunedIterator(LoaderIterator):
         if latest is not None:
             self._device.pace()
             self._device.ask()
-            latest.batches.asked(self._now())
+            latest.batches.asked(self._clocks.now())
             if latest.ends_window:
                 has_worked = True
                 latest.cut()
@@ -258,15 +271,12 @@ class TunedIterator(LoaderIterator):
                 if self._tuner.held:
                     self._observe()
                     return
-                is_settled = (
-                    self._tuner.tuning.is_decided or self._tuner.planned is not None
-                )
-                if latest.is_full or is_settled:  # observing takes time
+                if latest.is_full or self._tuner.is_settled:  # observing takes time
                     self._observation = None
         if self._pools.hand_over(self._returned):
             self._observation = None
         if self._observation is not None and has_worked:
-            self._observation.batches.asked(self._now())
+            self._observation.batches.asked(self._clocks.now())
 
 
 def _drop_pools(attributes: dict[str, Any], tuner: Tuner) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from nws_sweep.dataloading import loaders
 from nws_sweep.records import OtherLoader
 
 
@@ -46,6 +47,22 @@ class LoaderTime:
     starting_s: float = 0.0
     starts: int = 0
     dropped_s: float = 0.0
+
+    def begin_epoch(
+        self, reason_not_training: str, workers: int, *, is_start: bool
+    ) -> None:
+        """An epoch has begun.
+
+        Args:
+            reason_not_training: As ``loaders.reason_not_training`` gives it.
+            workers: In use.
+            is_start: Whether they were started for it.
+        """
+        self.has_loop, self.workers = bool(reason_not_training), workers
+        # a validation whose last epoch was left is none in parallel
+        if reason_not_training == loaders.NOT_TRAINING[0]:
+            self.is_parallel = False
+        self.starts += is_start
 
     def since(self, then: "LoaderTime") -> OtherLoader:
         """What it took since then."""

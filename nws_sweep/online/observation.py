@@ -4,7 +4,7 @@ search."""
 import itertools
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -88,26 +88,30 @@ class TrainingTrial:
         self._cut_before, self._log = len(self.windows), log
         self.batches.begin_epoch(start_s, start_cpu_s, drawn_s)
 
-    def given(self, now: Moment, batch: Any, waited_s: float = math.inf) -> None:
+    def given(
+        self,
+        now: Moment,
+        batch: Any,
+        waited_s: float = math.inf,
+        *,
+        is_last: bool = False,
+    ) -> None:
         """The requested batch has been received.
 
         Args:
             now: The moment.
             batch: The batch.
             waited_s: For how long an accelerator has waited for it, until now.
+            is_last: Whether it is the last one of the epoch.
         """
         is_first = not self.batches.step_s
         busy_s = self.batches.given(now, batch, waited_s)
         if is_first and busy_s and self.windows:
-            *before, last = self.windows[-1].step_s
-            self.windows[-1] = replace(
-                self.windows[-1], step_s=(*before, last + busy_s)
-            )
+            *before_s, last_s = self.windows[-1].step_s
+            step_s = (*before_s, last_s + busy_s)
+            self.windows[-1] = replace(self.windows[-1], step_s=step_s)
         self._taken += 1
-
-    def given_last(self) -> None:
-        """The batch received last was the last one of the epoch."""
-        self._has_last = True
+        self._has_last = is_last
 
     def leave_epoch(self, now: Moment) -> bool:
         """Ends an epoch whose end was not requested; returns whether its last batch was
@@ -137,32 +141,20 @@ class TrainingTrial:
         it has.
         """
         has_last, self._has_last = self._has_last or ended_s is not None, False
-        records = self._log.new(has_ended=has_last) if self._log else ()
-        has_batches = bool(self.batches.step_s)
-        window = self.batches.cut(
-            WindowKind.STEADY if self._has_cut else WindowKind.WARM_UP, ended_s
-        )
-        if has_batches:
-            self.windows.append(
-                replace(
-                    window,
-                    step_s=_without_pause(
-                        window.step_s, self.windows[-1].step_s if self.windows else ()
-                    ),
-                    step_cpu_s=min(window.step_cpu_s or 0.0, sum(window.step_s)),
-                    records=tuple(self._placed(window, records)),
-                    worker_start=self._log.times.start if self._log else None,
-                    unfed_workers=self._log.unfed() if self._log else 0,
-                )
-            )
+        kind = WindowKind.STEADY if self._has_cut else WindowKind.WARM_UP
+        window = self._with_costs(self.batches.cut(kind, ended_s), has_ended=has_last)
+        if window.step_s:
+            before_s = self.windows[-1].step_s if self.windows else ()
+            step_s = _without_pause(window.step_s, before_s)
+            step_cpu_s = min(window.step_cpu_s or 0.0, sum(window.step_s))
+            window = replace(window, step_s=step_s, step_cpu_s=step_cpu_s)
+            self.windows.append(window)
         elif self._has_cut and ended_s is not None:
             # the last window has the last batch
             # of workers that had more than others
-            later = tuple(self._placed(window, records))
             last = self.windows[-1]
-            self.windows[-1] = replace(
-                last, end_s=window.end_s, records=(*last.records, *later)
-            )
+            records = (*last.records, *window.records)
+            self.windows[-1] = replace(last, end_s=window.end_s, records=records)
         if ended_s is not None and not self._first:
             self._ended_batches = self._taken
             epoch = self.windows[self._cut_before :]
@@ -173,19 +165,20 @@ class TrainingTrial:
     def _has_cut(self) -> bool:
         return len(self.windows) > self._cut_before
 
-    def _placed(
-        self, window: Window, records: Sequence[BatchRecord]
-    ) -> Iterator[BatchRecord]:
-        """The records with their places in the epoch; without workers, the waits of the
-        window are the costs."""
-        earlier, length = self._made, self.batches_per_epoch
-        if not self.settings.num_workers:
+    def _with_costs(self, window: Window, *, has_ended: bool) -> Window:
+        """The window with what its batches cost, by their places in the epoch; without
+        workers, its waits are the costs."""
+        records: Iterable[BatchRecord] = ()
+        earlier = self._made
+        if self._log is not None:
+            records, start = self._log.new(has_ended=has_ended), self._log.times.start
+            unfed = self._log.unfed()
+            window = replace(window, worker_start=start, unfed_workers=unfed)
+        elif not self.settings.num_workers:
             earlier, before = 0, self._taken - window.batches
-            records = [*made_without_workers(window, before)]
-        for record in records:
-            number = record.number - earlier
-            position = (self._first + number) / length if length else None
-            yield replace(record, number=number, position=position)
+            records = made_without_workers(window, before)
+        placed = _placed(records, earlier, self._first, self.batches_per_epoch)
+        return replace(window, records=tuple(placed))
 
     @property
     def ends_window(self) -> bool:
@@ -195,12 +188,9 @@ class TrainingTrial:
             return self._taken >= self._fewest_batches
         steps_s = self.batches.step_s
         is_multiple = len(steps_s) % max(1, self.settings.num_workers) == 0
+        has_enough = len(steps_s) >= self._fewest_batches
         lasted_s = sum(self.batches.wait_s) + sum(steps_s)
-        return (
-            is_multiple
-            and len(steps_s) >= self._fewest_batches
-            and lasted_s >= _WINDOW_S
-        )
+        return is_multiple and has_enough and lasted_s >= _WINDOW_S
 
     @property
     def is_long_enough(self) -> bool:
@@ -244,10 +234,19 @@ class TrainingTrial:
             seen_batches=self._ended_batches,
             cores=cores,
         )
-        return replace(
-            Figures(slices, conditions, configuration.ranks).trial(),
-            windows=tuple(self.windows),
-        )
+        trial = Figures(slices, conditions, configuration.ranks).trial()
+        return replace(trial, windows=tuple(self.windows))
+
+
+def _placed(
+    records: Iterable[BatchRecord], earlier: int, first: int, length: int | None
+) -> Iterator[BatchRecord]:
+    """The records with their places in an epoch of this length: ``earlier`` batches
+    came before the batch with the number ``first`` of the epoch."""
+    for record in records:
+        number = record.number - earlier
+        position = (first + number) / length if length else None
+        yield replace(record, number=number, position=position)
 
 
 def _as_whole_epoch(windows: Epoch) -> Window:

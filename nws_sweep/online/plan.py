@@ -47,10 +47,8 @@ class Agreement:
 
     def __init__(self, what: str) -> None:
         _made[what] += 1
-        prefix, store = (
-            f"nws_sweep/{what}/{_made[what]}",
-            torch_internals.default_store(),
-        )
+        prefix = f"nws_sweep/{what}/{_made[what]}"
+        store = torch_internals.default_store()
         self._store: Any = distributed.distributed_c10d.PrefixStore(prefix, store)
         self._count = 0
         self.leads = distributed.get_rank() == 0

@@ -12,21 +12,21 @@ the following index lists.
 """
 
 import contextlib
-import functools
 import hashlib
 import itertools
 import multiprocessing
 import time
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from nws_sweep.dataloading import loaders
-from nws_sweep.dataloading.recording import BatchLog, BatchTimer
+from nws_sweep.dataloading.recording import BatchLog
 from nws_sweep.online.index_stream import Feed, IndexStream
-from nws_sweep.online.worker_probe import READY, STARTING, WorkerProbe, WorkerStates
+from nws_sweep.online.worker_probe import READY, STARTING, WorkerStates, probe_of
 from nws_sweep.records import LoaderSettings
 from nws_sweep.system import processes, resources, torch_internals
 
@@ -71,83 +71,44 @@ class Pool:
         rehearsal: Any = None,
     ) -> None:
         self.settings, self.has_ended = settings, False
-        self._is_new = self._has_own_iterators = torch_internals.makes_own_iterators(
-            loader
-        )
-        has_workers = settings.num_workers > 0
-        has_order = (
-            not isinstance(loader.dataset, IterableDataset)
-            and not self._has_own_iterators
-        )
-        self._draws_at_next = (
-            is_first and has_workers and not loader.num_workers and has_order
-        )
+        self._has_own_iterators = torch_internals.makes_own_iterators(loader)
+        self._is_new = self._has_own_iterators
+        has_order = not isinstance(loader.dataset, IterableDataset)
+        adds_workers = settings.num_workers > 0 and not loader.num_workers
+        draws_late = adds_workers and has_order and not self._has_own_iterators
+        self._draws_at_next = is_first and draws_late
         # A plain DataLoader with workers iterates its sampler twice at the start.
         starts = is_first * (1 + (loader.num_workers > 0))
         self.feed = Feed(
             stream, is_open=is_first and not self._draws_at_next, starts=starts
         )
-        self.log = BatchLog(settings.num_workers) if settings.num_workers else None
-        if self.log is not None and times_stages:
-            self.log.stages.open(True)
-        self._states = WorkerStates(settings.num_workers)
-        is_own = settings.num_workers == loader.num_workers
-        self._loader = self._copy(loader, rehearsal)
-        if stream.pauses and has_workers:
-            # they continue after a pause
-            vars(self._loader)["persistent_workers"] = True
+        self._loader = _copy(loader, settings)
+        if not self._has_own_iterators:  # they save the state of the sampler
+            loaders.replace_index_sampler(self._loader, self.feed)
         if not is_first:
             self._loader.generator = _new_generator(
                 loader.generator or torch.default_generator
             )
+        self.log = None
+        self._states = WorkerStates(settings.num_workers)
+        if settings.num_workers:
+            self.log = BatchLog(settings.num_workers)
+            if times_stages:
+                self.log.stages.open(True)
+            self._loader.worker_init_fn = probe_of(
+                self._loader, self.log, self._states, rehearsal, is_first=adds_workers
+            )
+            if stream.pauses:  # they continue after a pause
+                vars(self._loader)["persistent_workers"] = True
+        is_plain = settings.num_workers == loader.num_workers
         began_s = time.process_time()
-        with contextlib.nullcontext() if is_own else warnings.catch_warnings():
-            # such as advice against more workers than CPUs; forked workers inherit
-            # all filters
-            if not is_own:
-                warnings.filterwarnings(
-                    "ignore",
-                    module=r"torch\.utils\.data\.dataloader|multiprocessing\.popen_fork",
-                )
-                # torchdata's copy of it
-                warnings.filterwarnings(
-                    "ignore", r"This DataLoader will create \d+ worker"
-                )
+        with contextlib.nullcontext() if is_plain else _without_advice():
             self.iterator: Any = torch_internals.new_iterator(self._loader)
         self.start_cpu_s = time.process_time() - began_s
         if is_first:
             self._begin()
         elif self.log is not None and not self._has_own_iterators:
             torch_internals.raise_at_exit(self.iterator, is_wanted=False)
-
-    def _copy(self, loader: DataLoader[Any], rehearsal: Any) -> DataLoader[Any]:
-        copied, rehearse = loaders.copy_with(loader, self.settings), None
-        is_iterable = isinstance(loader.dataset, IterableDataset)
-        starts_first = not loader.num_workers and self.settings.num_workers > 0
-        if starts_first:
-            # the program may keep batches, whose tensors hold one each from now on
-            resources.allow_open_files()
-        if starts_first and loader.multiprocessing_context is None:
-            # Without a context, torch fixes the start method of a program that may
-            # still set it.
-            copied.multiprocessing_context = multiprocessing.get_context(
-                processes.start_method()
-            )
-        if not self._has_own_iterators:  # they save the state of the sampler
-            loaders.replace_index_sampler(copied, self.feed)
-        if self.log is not None:
-            if rehearsal is not None and not is_iterable:
-                fetcher, _ = torch_internals.fetchers()
-                makes_batches = loader.batch_sampler is not None
-                batch_fetcher = fetcher(
-                    loader.dataset, makes_batches, loader.collate_fn, drop_last=False
-                )
-                rehearse = functools.partial(batch_fetcher.fetch, rehearsal)
-            copied.worker_init_fn = WorkerProbe(
-                BatchTimer(self.log), self._states, copied.worker_init_fn, is_iterable, loader.collate_fn,
-                rehearse, starts_first,
-            )  # fmt: skip
-        return copied
 
     @property
     def _is_iterable(self) -> bool:
@@ -213,11 +174,9 @@ class Pool:
         ``get_worker_info().num_workers``, or each worker has all.
         """
         is_unknown = self.log is None  # there is no worker
-        return (
-            None
-            if not self._is_iterable or is_unknown or self._states.number_asked[0]
-            else 1
-        )
+        if not self._is_iterable or is_unknown or self._states.number_asked[0]:
+            return None
+        return 1
 
     def begin_epoch(self) -> None:
         """Begins a new epoch, unless the pool has begun one when it was made."""
@@ -254,6 +213,36 @@ class Pool:
         """Ends the workers."""
         self.has_ended = True
         torch_internals.end_workers(self.iterator)
+
+
+def _copy(loader: DataLoader[Any], settings: LoaderSettings) -> DataLoader[Any]:
+    """A copy with these settings; workers that the program has not are started as a
+    search would start them."""
+    copied = loaders.copy_with(loader, settings)
+    if loader.num_workers or not settings.num_workers:
+        return copied
+    # the program may keep batches, whose tensors hold one each from now on
+    resources.allow_open_files()
+    if loader.multiprocessing_context is None:
+        # Without a context, torch fixes the start method of a program that may
+        # still set it.
+        context = multiprocessing.get_context(processes.start_method())
+        copied.multiprocessing_context = context
+    return copied
+
+
+@contextlib.contextmanager
+def _without_advice() -> Iterator[None]:
+    """Workers are started without a warning, such as against more workers than CPUs;
+    forked workers inherit all filters."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore",
+            module=r"torch\.utils\.data\.dataloader|multiprocessing\.popen_fork",
+        )
+        # torchdata's copy of it
+        warnings.filterwarnings("ignore", r"This DataLoader will create \d+ worker")
+        yield
 
 
 def _new_generator(plain: torch.Generator) -> torch.Generator:

@@ -59,17 +59,13 @@ class PoolSequence:
         """Another pool; the first one begins an epoch."""
         with contextlib.suppress(Exception):  # the pool may be the only one that works
             self.safeguards.note_start()
-        is_observed, rehearsal = (
-            not self._tuner.tuning.is_decided,
-            self._tuner.made_without_workers,
-        )
         return Pool(
             self._loader,
             settings,
             self.stream,
             is_first=is_first,
-            times_stages=is_observed,
-            rehearsal=rehearsal,
+            times_stages=not self._tuner.tuning.is_decided,
+            rehearsal=self._tuner.made_without_workers,
         )
 
     def expect(self, batch: int) -> None:
@@ -80,28 +76,12 @@ class PoolSequence:
     def change_between_epochs(self) -> None:
         """Changes the settings if there is a plan; no second pool is needed."""
         self.stream.due = self._tuner.base.queued_batches
-        if self.safeguards.waits_for_dataset():  # samples change it
-            return
-        plan = self._tuner.plan(0)
-        if plan is None:
-            return
-        if self.safeguards.has_dataset_changed():
-            self._tuner.decide(
-                "the dataset has been changed since its persistent workers were started"
-            )
-        elif self.safeguards.allow_workers():
+        if plan := self.safeguards.plan(0):
             self._tuner.switched(plan, 0)
 
     def change_within_epoch(self, batch: int) -> None:
         """Starts another pool if there is a plan, which takes over when it is ready."""
-        if self.change or self.safeguards.waits_for_dataset():
-            return
-        plan = self._tuner.plan(batch)
-        if plan is None:
-            return
-        if self.safeguards.has_dataset_changed():
-            self._tuner.postpone(plan)
-        elif self.safeguards.allow_workers():
+        if self.change is None and (plan := self.safeguards.plan(batch)):
             self.change = Change(plan, self.make(plan.settings))
 
     def start(self) -> tuple[float, float]:
@@ -110,39 +90,24 @@ class PoolSequence:
         Returns:
             The seconds that it took, and those of them in the sampler.
         """
-        before, restore = (
-            vars(self).get("current"),
-            loaders.order_restorer(self._loader),
-        )
+        before = vars(self).get("current")
+        restore = loaders.order_restorer(self._loader)
         began_s, drawn_before_s = time.perf_counter(), self.stream.sampler_clock.spent_s
         self.current = self._next(before)
         while not self._has_started():
             self.current.end()
             restore()
             self.current = self._next(before)
-        start_s, drawn_s = (
-            time.perf_counter() - began_s,
-            self.stream.sampler_clock.spent_s - drawn_before_s,
-        )
+        start_s = time.perf_counter() - began_s
+        drawn_s = self.stream.sampler_clock.spent_s - drawn_before_s
+        workers = self.current.settings.num_workers
+        is_start = workers > 0 and self.current is not before
         # a sampler of the program may raise anything when it is looked at
         with contextlib.suppress(Exception):
-            self._note_start(start_s - drawn_s, is_new=self.current is not before)
+            reason = loaders.reason_not_training(self._loader)
+            self._tuner.time.begin_epoch(reason, workers, is_start=is_start)
+            self._start_s = start_s - drawn_s if is_start else None
         return start_s, drawn_s
-
-    def _note_start(self, start_s: float, *, is_new: bool) -> None:
-        loader_time, reason = (
-            self._tuner.time,
-            loaders.reason_not_training(self._loader),
-        )
-        loader_time.has_loop, loader_time.workers = (
-            bool(reason),
-            self.current.settings.num_workers,
-        )
-        # a validation whose last epoch was left is none in parallel
-        if reason == loaders.NOT_TRAINING[0]:
-            loader_time.is_parallel = False
-        self._start_s = start_s if is_new and loader_time.workers else None
-        loader_time.starts += self._start_s is not None
 
     def _next(self, before: Pool | None) -> Pool:
         """The first pool; in later epochs the same, or another one if it has ended or
@@ -151,11 +116,8 @@ class PoolSequence:
             return self.make(self._tuner.current, is_first=True)
         settings = self.current.settings
         # Without workers, an iterator of torch does not begin a stream again.
-        if (
-            self.current.has_ended
-            or settings != self._tuner.current
-            or not settings.num_workers
-        ):
+        is_usable = settings.num_workers and not self.current.has_ended
+        if settings != self._tuner.current or not is_usable:
             self.current.end()
             self.current = self.make(self._tuner.current)
         self.current.begin_epoch()
@@ -191,9 +153,8 @@ class PoolSequence:
                 self._give_up_after(error)
                 raise
             if self._start_s is not None:
-                self._tuner.time.starting_s += self._start_s + max(
-                    0.0, self.current.first_began_s - asked_s
-                )
+                waited_s = max(0.0, self.current.first_began_s - asked_s)
+                self._tuner.time.starting_s += self._start_s + waited_s
                 self._start_s = None
             return batch
 

@@ -16,9 +16,13 @@ from torch.utils.data import DataLoader
 
 from nws_sweep.dataloading import loaders, objects, sharing
 from nws_sweep.dataloading.fingerprints import fingerprint
+from nws_sweep.online.plan import Plan
 from nws_sweep.online.tuner import Tuner
 
 _LOADED = "next_iter_state"
+_HAS_OLD_DATASET = (
+    "the dataset has been changed since its persistent workers were started"
+)
 
 
 class Safeguards:
@@ -51,9 +55,24 @@ class Safeguards:
         if not self._tuner.lengths:
             self._tuner.lengths = self._lengths_now()
 
-    def has_dataset_changed(self) -> bool:
-        """Whether new workers would have a different dataset than those in use."""
-        return bool(self._copied) and self._copied != self._dataset_now()
+    def plan(self, batch: int) -> Plan | None:
+        """What ``Tuner.plan`` plans, if new workers may use the dataset, and would have
+        the same as those in use; else the change waits, or is given up."""
+        if self._waits_for_dataset():
+            return None
+        plan = self._tuner.plan(batch)
+        if plan is None:
+            return None
+        if self._copied and self._copied != self._dataset_now():
+            if batch:
+                self._tuner.postpone(plan)
+            else:
+                self._tuner.decide(_HAS_OLD_DATASET)
+            return None
+        if reason := self._shared():
+            self._tuner.decide(reason)
+            return None
+        return plan
 
     def _dataset_now(self) -> str:
         """A hash of the dataset; empty if its changes need not be noticed.
@@ -80,14 +99,7 @@ class Safeguards:
             self._loader, self._tuner.handles_at_start
         )
 
-    def allow_workers(self) -> bool:
-        """Whether other workers may use the dataset; decides against any change if they
-        may not."""
-        if reason := self._shared():
-            self._tuner.decide(reason)
-        return not reason
-
-    def waits_for_dataset(self) -> bool:
+    def _waits_for_dataset(self) -> bool:
         """Whether the settings stay for now, since samples that this process makes
         change a container of the dataset.
 

@@ -74,10 +74,8 @@ def since_the_start(
 
 def tried(times: Times, current: LoaderSettings, decision: Try) -> str:
     """Why other settings are tried."""
-    before, measured = (
-        took(times, current, decision.settings),
-        times.measured.get(current),
-    )
+    before = took(times, current, decision.settings)
+    measured = times.measured.get(current)
     if measured is None:
         return before
     predicted_s = measured.batch_s * decision.predicted_s / decision.current_s

@@ -122,10 +122,8 @@ def in_whole_epochs(trial: Trial) -> Measured | None:
     windows = [window for epoch in epochs[has_start:] for window in epoch]
     if not windows:
         return None
-    elapsed_s, waits_s = (
-        duration_s(windows),
-        sum(sum(window.wait_s) for window in windows),
-    )
+    elapsed_s = duration_s(windows)
+    waits_s = sum(sum(window.wait_s) for window in windows)
     return Measured(
         elapsed_s / sum(window.batches for window in windows),
         waits_s / elapsed_s,

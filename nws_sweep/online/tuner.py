@@ -146,14 +146,10 @@ class Tuner(LoaderState):
         """Only ``workers`` of the planned workers can make batches: keeps these, or
         undoes the change."""
         *earlier, latest = self.tuning.switches or [None]
-        before, wanted = (
-            latest.before if latest else self.base,
-            self.current.num_workers,
-        )
-        self.most_workers, is_more = (
-            max(workers, self.base.num_workers),
-            workers > before.num_workers,
-        )
+        before = latest.before if latest else self.base
+        wanted = self.current.num_workers
+        self.most_workers = max(workers, self.base.num_workers)
+        is_more = workers > before.num_workers
         after = replace(self.current, num_workers=workers) if is_more else before
         kept = [replace(latest, after=after)] if latest and is_more else []
         self.tuning = replace(self.tuning, after=after, switches=(*earlier, *kept))

@@ -65,10 +65,8 @@ class Waiting:
             self._begin_part(given_s)
             return ""
         wait_s = min(waited_s, given_s - asked_s)
-        self._waited_s, self._longest_s = (
-            self._waited_s + wait_s,
-            max(self._longest_s, wait_s),
-        )
+        self._waited_s = self._waited_s + wait_s
+        self._longest_s = max(self._longest_s, wait_s)
         part_s = given_s - self._began_s
         has_ended = part_s >= _PERIOD_S / _PARTS
         return (

@@ -113,10 +113,8 @@ class Watcher(Tuner):
 
     def _reason(self, trial: Trial) -> str:
         """What was found, in a sentence."""
-        account, measured = (
-            accounts.account_of(trial),
-            self.times.measured.get(self.current),
-        )
+        account = accounts.account_of(trial)
+        measured = self.times.measured.get(self.current)
         part = accounts.to_change(account, self.current) if account else None
         if account is not None and part is Part.STARTING and self._is_restarted:
             return accounts.remedy_of_starts(account, self.time.starts, self.batches)
@@ -155,10 +153,8 @@ class Watcher(Tuner):
             return decision.refusal or texts.NO_GAIN
         ratio = decision.predicted_s / decision.current_s
         waiting = units.share(max(0.0, 1 - (1 - measured.waiting_share) / ratio))
-        settings, predicted = (
-            texts.named(decision.settings, self.current),
-            times.text(measured.batch_s * ratio),
-        )
+        settings = texts.named(decision.settings, self.current)
+        predicted = times.text(measured.batch_s * ratio)
         order = (
             ""
             if decision.settings.in_order == self.current.in_order

@@ -2,6 +2,7 @@
 and what each batch costs."""
 
 import contextlib
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing import resource_sharer
@@ -9,9 +10,9 @@ from multiprocessing.reduction import ForkingPickler
 from multiprocessing.sharedctypes import RawArray
 from typing import Any
 
-from torch.utils.data import get_worker_info
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from nws_sweep.dataloading.recording import BatchTimer
+from nws_sweep.dataloading.recording import BatchLog, BatchTimer
 from nws_sweep.errors import LONGEST_LINE, one_line
 from nws_sweep.system import processes, torch_internals
 
@@ -77,9 +78,9 @@ class WorkerProbe:
     states: WorkerStates
     user_function: Callable[[int], Any] | None
     is_iterable: bool
-    collate_fn: Callable[[Any], Any] | None = None
-    rehearse: Callable[[], Any] | None = None
-    is_first: bool = False
+    collate_fn: Callable[[Any], Any] | None
+    rehearse: Callable[[], Any] | None
+    is_first: bool
 
     def __call__(self, worker_id: int) -> None:
         """Runs in the worker before its first batch. The dataset, which user code sees,
@@ -133,6 +134,42 @@ class WorkerProbe:
             return result
 
         return telling
+
+
+def probe_of(
+    loader: DataLoader[Any],
+    log: BatchLog,
+    states: WorkerStates,
+    rehearsal: Any,
+    *,
+    is_first: bool,
+) -> WorkerProbe:
+    """The probe of the workers of a pool.
+
+    Args:
+        loader: The pool's copy of the DataLoader, with the program's functions.
+        log: Of the pool.
+        states: Of the pool.
+        rehearsal: Index list of a batch that the first worker makes; None for none.
+        is_first: Whether the program has no workers of its own.
+    """
+    is_iterable, rehearse = isinstance(loader.dataset, IterableDataset), None
+    if rehearsal is not None and not is_iterable:
+        fetcher, _ = torch_internals.fetchers()
+        makes_batches = loader.batch_sampler is not None
+        batch_fetcher = fetcher(
+            loader.dataset, makes_batches, loader.collate_fn, drop_last=False
+        )
+        rehearse = functools.partial(batch_fetcher.fetch, rehearsal)
+    return WorkerProbe(
+        timer=BatchTimer(log),
+        states=states,
+        user_function=loader.worker_init_fn,
+        is_iterable=is_iterable,
+        collate_fn=loader.collate_fn,
+        rehearse=rehearse,
+        is_first=is_first,
+    )
 
 
 def _notice_number(states: WorkerStates) -> None:

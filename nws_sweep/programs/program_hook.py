@@ -7,6 +7,7 @@ else it is the training DataLoader, which is iterated with gradients enabled, in
 order or over an iterable dataset.
 """
 
+import abc
 import contextlib
 import os
 from collections.abc import Callable
@@ -49,7 +50,7 @@ class SearchEnded(SystemExit):
     candidate failed, or 130."""
 
 
-class ProgramHook:
+class ProgramHook(abc.ABC):
     """Replaces the iterators of all DataLoaders from ``start`` to ``end``; subclasses
     say by what.
 
@@ -113,14 +114,14 @@ class ProgramHook:
             return original(loader)
         return self.get_iterator(original, loader)
 
+    @abc.abstractmethod
     def get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
         """Returns the iterator of a DataLoader, in place of what DataLoader's
         ``original`` method returns."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def conclude(self, program: str) -> None:
         """Says what was found; ``program`` is the name of the program."""
-        raise NotImplementedError
 
     def _say_that_none_was_seen(self, program: str) -> None:
         nothing = (

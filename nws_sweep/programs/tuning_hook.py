@@ -196,10 +196,8 @@ class TuningHook(ProgramHook):
                 dataset is None or dataset is loader.dataset
             )
             if is_alike and not _is_another(followed.latest(), loader):
-                followed.dataset, followed.latest = (
-                    _dataset_of(loader),
-                    weakref.ref(loader),
-                )
+                followed.dataset = _dataset_of(loader)
+                followed.latest = weakref.ref(loader)
                 followed.tuner.is_remade = True
                 return followed
         return None

@@ -8,7 +8,7 @@ far.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from nws_sweep import units
@@ -42,49 +42,44 @@ class Patience(Strategy):
     ) -> Decision:
         """Decides which candidates to measure next; stops if the patience is exceeded
         or no candidate is left."""
-        estimates = estimates_of(observations, self.rules.tolerance)
-        observed = {
-            observation.num_workers: observation for observation in observations
-        }
-        finished = [
-            n
-            for n, observation in observed.items()
-            if self._is_finished(observation, estimates)
-        ]
+        costs_s = self._finished_costs_s(observations)
         best, best_s, without_improvement = None, math.inf, 0
         for place, num_workers in enumerate(self.rules.candidates):
-            if num_workers not in finished:
+            if num_workers not in costs_s:
                 certain = self._certain(place, without_improvement)
-                return self._round(
-                    [n for n in certain if n not in finished], best, finished, observed
-                )
-            cost_s = (
-                estimates.costs_s.get(observed[num_workers].settings)
-                if estimates
-                else None
-            )
-            if cost_s is not None and cost_s < best_s:
+                wanted = [n for n in certain if n not in costs_s]
+                return self._round(wanted, best, costs_s, observations)
+            cost_s = costs_s[num_workers]
+            if cost_s < best_s:
                 best, best_s, without_improvement = num_workers, cost_s, 0
             else:
                 without_improvement += 1
             if without_improvement > self._patience:
                 return Stop(reason=self._exceeded(best, without_improvement))
-        within = (
-            ""
-            if self.rules.strategy == "exhaustive"
-            else f" within patience {self._patience}"
-        )
-        return Stop(
-            reason=f"all {len(self.rules.candidates)} candidates were measured{within}"
-        )
+        reason = f"all {len(self.rules.candidates)} candidates were measured"
+        if self.rules.strategy != "exhaustive":
+            reason += f" within patience {self._patience}"
+        return Stop(reason=reason)
 
     @property
     def _patience(self) -> int:
-        return (
-            len(self.rules.candidates)
-            if self.rules.strategy == "exhaustive"
-            else self.rules.patience
-        )
+        if self.rules.strategy == "exhaustive":
+            return len(self.rules.candidates)
+        return self.rules.patience
+
+    def _finished_costs_s(
+        self, observations: Sequence[Observation]
+    ) -> dict[int, float]:
+        """The costs of the candidates that need no more rounds, s, by num_workers;
+        infinite if a candidate could not be measured."""
+        estimates = estimates_of(observations, self.rules.tolerance)
+        measured_s = estimates.costs_s if estimates else {}
+        costs_s = {}
+        for observation in observations:
+            if self._is_finished(observation, estimates):
+                cost_s = measured_s.get(observation.settings, math.inf)
+                costs_s[observation.num_workers] = cost_s
+        return costs_s
 
     def _is_finished(
         self, observation: Observation, estimates: Estimates | None
@@ -116,11 +111,14 @@ class Patience(Strategy):
         self,
         wanted: Sequence[int],
         best: int | None,
-        finished: Sequence[int],
-        observed: Mapping[int, Observation],
+        finished: Collection[int],
+        observations: Sequence[Observation],
     ) -> Round:
         """Measures candidates that are not precise, beside the best so far in their
         first rounds; ends the others."""
+        observed = {
+            observation.num_workers: observation for observation in observations
+        }
         beside: list[LoaderSettings] = []
         if best is not None and self._is_compared(
             observed[best], [observed[n] for n in wanted if n in observed]

@@ -70,10 +70,8 @@ class DatasetServer(contextlib.ExitStack):
     def _start_rank(
         self, spec: ProcessSpec, supervision: Supervision
     ) -> Iterator[ChildProcess]:
-        configuration, method = (
-            spec.configuration,
-            spec.start_method or processes.start_method(),
-        )
+        configuration = spec.configuration
+        method = spec.start_method or processes.start_method()
         key = (
             configuration.dataset,
             configuration.seed,

@@ -134,10 +134,8 @@ class OnDemandProcess:
             took_s = self.environment.clock() - began_s
             self.started_in_s += took_s
             self.turns.deadline_s += took_s
-        process.memory_limit_bytes, process.deadline_s = (
-            memory_bytes,
-            self.turns.deadline_s,
-        )
+        process.memory_limit_bytes = memory_bytes
+        process.deadline_s = self.turns.deadline_s
         self.read_usage()
         return process
 
@@ -145,10 +143,8 @@ class OnDemandProcess:
         """Continues its processes, with a new memory limit; None without a process."""
         process = self.running
         if process is not None:
-            process.memory_limit_bytes, process.deadline_s = (
-                memory_bytes,
-                self.turns.deadline_s,
-            )
+            process.memory_limit_bytes = memory_bytes
+            process.deadline_s = self.turns.deadline_s
             process.resume()
         return process
 

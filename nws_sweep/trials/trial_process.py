@@ -127,14 +127,14 @@ class _Pauses:
 
 
 class _End:
-    """The end of a trial process and its descendants.
+    """The end of a trial process and its descendants, by the parent or by others.
 
     Attributes:
         by_s: Until when an orderly exit may take; None before the end has begun.
     """
 
     def __init__(self, child: ForkedProcess) -> None:
-        self._child = child
+        self._child, self._kernel_kills = child, processes.out_of_memory_kills()
         self.by_s: float | None = None
         # IDs of the descendants; None before they are killed
         self._killed: Sequence[int] | None = None
@@ -146,6 +146,46 @@ class _End:
             with processes.uninterrupted():
                 self._killed = processes.kill_family(self._child)
         return self._killed
+
+    def error(self) -> tuple[TrialError, int | None]:
+        """Returns the error of a process that has exited, and the number of the signal
+        that killed it, if one did."""
+        time.sleep(_SIGNALLED_S)
+        self._child.join(processes.GONE_WITHIN_S)
+        code = self._child.exitcode
+        if code is None and wait([self._child.sentinel], 0):
+            text = "the process that it was forked from was killed, and the trial process with it"
+            return TrialInterrupted(text), None
+        if code is None or code >= 0:
+            return TrialError(f"the trial process ended with exit status {code}"), None
+        is_named = -code in set(signal.Signals)
+        name = signal.Signals(-code).name if is_named else str(-code)
+        return TrialError(f"the trial process was killed by {name}"), -code
+
+    def explained(
+        self, error: Exception, killed_by: int | None, *, has_dataset: bool
+    ) -> Exception:
+        """Returns the error, with the cause added if a signal, ``killed_by``, killed
+        the trial process or a worker.
+
+        Which process the kernel kills for want of memory depends on other programs,
+        too: such a candidate was interrupted, as by any signal of others. Only the
+        memory budget, which is checked before, is a limit of its own.
+        """
+        if killed_by == signal.SIGBUS:
+            return TrialError(
+                f"{error} (shared memory, /dev/shm, is too small for the batches in flight)"
+            )
+        if killed_by not in _SIGNALS_OF_OTHERS:
+            return error
+        # The kernel's counter covers the whole machine: it explains a killed process,
+        # not an exception.
+        if processes.out_of_memory_kills() == self._kernel_kills:
+            return TrialInterrupted(str(error))
+        while_making = "" if has_dataset else _NO_ROOM_FOR_THE_DATASET
+        return TrialInterrupted(
+            f"{error} (the kernel ran out of memory and killed a process){while_making}"
+        )
 
 
 class ChildProcess(TrialProcess):
@@ -173,7 +213,6 @@ class ChildProcess(TrialProcess):
         self.batches_per_epoch = None
         # of the DataLoader; None before ``open``
         self.settings: LoaderSettings | None = None
-        self._kernel_kills = processes.out_of_memory_kills()
         # of a command without an answer
         self._failure: TrialError | TimeLimitReached | None = None
         self._pauses = _Pauses()
@@ -241,14 +280,14 @@ class ChildProcess(TrialProcess):
             kind, answer = self._answer(began_s + self._left_s)
         except (EOFError, OSError):
             # the process exited, perhaps in the middle of an answer
-            raise self._exit_error() from None
+            kind, answer = "error", self._end.error()
         except (TrialError, TimeLimitReached) as error:
             self._failure = error
             raise
         finally:
             self._left_s -= time.perf_counter() - began_s
         if kind == "error":
-            raise self._explained(*answer)
+            raise self._end.explained(*answer, has_dataset=self.settings is not None)
         return answer
 
     def _answer(self, kill_at_s: float) -> tuple[str, Any]:
@@ -295,46 +334,6 @@ class ChildProcess(TrialProcess):
                 stall_at_s = math.inf
                 self.on_stall()
 
-    def _exit_error(self) -> Exception:
-        time.sleep(_SIGNALLED_S)
-        self._child.join(processes.GONE_WITHIN_S)
-        code = self._child.exitcode
-        if code is None and not self.alive:
-            return TrialInterrupted(
-                "the process that it was forked from was killed, and the trial process with it"
-            )
-        if code is None or code >= 0:
-            return TrialError(f"the trial process ended with exit status {code}")
-        name = (
-            signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
-        )
-        return self._explained(
-            TrialError(f"the trial process was killed by {name}"), -code
-        )
-
-    def _explained(self, error: Exception, killed_by: int | None) -> Exception:
-        """Returns the error, with the cause added if a signal, ``killed_by``, killed
-        the trial process or a worker.
-
-        Which process the kernel kills for want of memory depends on other programs,
-        too: such a candidate was interrupted, as by any signal of others. Only the
-        memory budget, which is checked before, is a limit of its own.
-        """
-        if killed_by == signal.SIGBUS:
-            return TrialError(
-                f"{error} (shared memory, /dev/shm, is too small for the batches in flight)"
-            )
-        if killed_by not in _SIGNALS_OF_OTHERS:
-            return error
-        # The kernel's counter covers the whole machine: it explains a killed process,
-        # not an exception.
-        if processes.out_of_memory_kills() == self._kernel_kills:
-            return TrialInterrupted(str(error))
-        while_making = "" if self.settings else _NO_ROOM_FOR_THE_DATASET
-        return TrialInterrupted(
-            f"{error} (the kernel ran out of memory and killed a process){while_making}"
-        )
-
     def end(self) -> None:
         """Begins to end the trial process and its descendants, so that several end at
         the same time."""
@@ -343,10 +342,8 @@ class ChildProcess(TrialProcess):
         self._end.by_s = time.perf_counter()
         method, num_workers = self._start_method, 0
         if self.settings is not None:
-            method, num_workers = (
-                self.settings.multiprocessing_context or method,
-                self.settings.num_workers,
-            )
+            method = self.settings.multiprocessing_context or method
+            num_workers = self.settings.num_workers
         # Killed forked workers leave nothing behind; others must release their
         # semaphores.
         if num_workers == 0 or method == "fork":

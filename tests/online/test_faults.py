@@ -225,6 +225,27 @@ def test_an_epoch_begins_with_the_programs_workers_if_others_cannot_be_started(
     assert tuned.tuning.reason == "an epoch could not begin: OSError: no more processes"
 
 
+@pytest.mark.parametrize(
+    "clock",
+    [
+        "dataloading.device_clock.of_training",
+        "online.loader_clock.LoaderClock.others_and_calls_s",
+    ],
+)
+def test_an_epoch_begins_if_a_clock_of_the_tuning_fails(
+    clock: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_clock(*_: Any) -> Any:
+        raise OSError("no clock")
+
+    plain = DataLoader(Items(20), batch_size=2, num_workers=1, persistent_workers=True)
+    tuned: Any = nws_sweep.autotune(plain, reuse="never", progress=False)
+    list(tuned)
+    monkeypatch.setattr(f"nws_sweep.{clock}", no_clock)
+    assert torch.cat([indices for indices, _ in tuned]).tolist() == list(range(20))
+    assert tuned.tuning.reason == "tuning failed: OSError: no clock"
+
+
 @pytest.mark.extended
 @pytest.mark.parametrize("is_persistent", [False, True])
 @pytest.mark.parametrize(

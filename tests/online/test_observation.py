@@ -102,8 +102,7 @@ def test_an_epoch_whose_end_is_never_requested_is_timed_whole() -> None:
     seen.begin(0, START_S, 0.0, log=Log())
     for number in range(5):
         seen.batches.asked(Moment(100.0 + number, 0.0, 0.0))
-        seen.given(Moment(100.8 + number, 0.0, 0.0), None)
-    seen.given_last()
+        seen.given(Moment(100.8 + number, 0.0, 0.0), None, is_last=number == 4)
     assert seen.leave_epoch(Moment(300.0, 0.0, 0.0))
     (window,) = seen.windows
     assert (window.kind, window.worker_start) == (WindowKind.EPOCH, BatchCost(0.1, 0.0))
