@@ -38,7 +38,7 @@
         const row = body.insertRow();
         data[index].forEach((text, column) => {
           const cell = row.insertCell();
-          cell.className = numeric[column] ? "number" : text.length > 60 ? "long" : "";
+          cell.className = numeric[column] ? "number" : text.length > 30 ? "long" : "";
           cell.textContent = text;
         });
       }
@@ -67,7 +67,7 @@
     heads.forEach((head, column) => { head.className = numeric[column] ? "number" : ""; });
     filter.addEventListener("input", () => { limit = portion; show(); });
     more.addEventListener("click", () => { limit += 10 * portion; show(); });
-    live.querySelector(".tools").hidden = data.length < 2;
+    live.querySelector(".tools").hidden = data.length <= portion;
     aroundPrint(() => {
       const before = limit;
       limit = Math.max(limit, 500);
