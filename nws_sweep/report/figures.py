@@ -104,12 +104,13 @@ def _accounts(summary: Summary) -> Iterator[Illustration]:
         return
     largest = []
     for dataset, panel in panels.items():
-        name, row = min(panel.rows.items(), key=lambda item: item[1].account.total_s)
-        account = row.account
-        part = next(iter(account.seconds))
-        share = units.share(account.share(part))
-        named = style.shortened(f"{panel.heading} {name}", 60)
-        largest.append(f"{_short(dataset)}{part.value} {share} with {named}")
+        row = next((row for row in panel.rows if row.is_answer), None)
+        if row is None:
+            continue
+        part = next(iter(row.account.seconds))
+        share = units.share(row.account.share(part))
+        settings = f"num_workers={row.num_workers}{_bracketed(row.label)}"
+        largest.append(f"{_short(dataset)}{part.value} {share} with {settings}")
     title = "Where the time goes"
     draw = partial(bars.draw_accounts, panels)
     yield Illustration(ACCOUNTS, draw, title, f"{title}{_listed(largest)}")

@@ -47,20 +47,26 @@ def _candidate(configuration: ConfigurationSummary, trial: Trial) -> str:
 def heading(summary: Summary) -> str:
     """Says what the page begins with: settings, those of the fastest configuration of
     each dataset, or that there are none."""
-    answers = fastest_of_each(summary)
+    answers, count = fastest_of_each(summary), len(facets.by_dataset(summary))
     if not answers:
         return "Nothing could be measured"
-    if len(answers) > 1:
-        return "The fastest configuration of each dataset"
+    if count > 1:
+        which = (
+            "each dataset"
+            if count == len(answers)
+            else f"{len(answers)} of {count} datasets"
+        )
+        return f"The fastest configuration of {which}"
     if len(summary.configurations) > 1:
         return f"The fastest of {len(summary.configurations)} configurations"
     return "Set this" if answers[0].answer else "Undecided"
 
 
 def fastest_of_each(summary: Summary) -> list[ConfigurationSummary]:
-    """Selects the fastest configuration of each dataset that was measured."""
-    datasets = facets.by_dataset(summary)
-    return [facets.fastest(configurations) for configurations in datasets.values()]
+    """Selects the fastest configuration of each dataset that was measured; of many,
+    the first ones."""
+    datasets = [*facets.by_dataset(summary).values()]
+    return [facets.fastest(dataset) for dataset in datasets[: facets.MOST_DATASETS]]
 
 
 def conclusion(configuration: ConfigurationSummary) -> Answer:

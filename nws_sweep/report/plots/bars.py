@@ -4,7 +4,7 @@ A stage has two: its share of a worker's time, and what the epoch would save wit
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -22,9 +22,8 @@ from nws_sweep.report.plots import facets, style
 from nws_sweep.report.plots.facets import BETWEEN
 from nws_sweep.report.plots.style import COLOURS, MUTED, WIDTH
 
-MOST_PANELS = 12  # of one picture, one for each dataset
 _MOST_ROWS = 12  # of a dataset
-_NAME = 2.0  # inches, the name of a row
+_NAME = 2.1  # inches, the name of a row
 _ROW = 0.24  # inches, its height
 _HEIGHT = 0.7  # of a bar, in rows
 _STAGE_HEIGHT = 0.38
@@ -45,6 +44,10 @@ _COLOURS: Mapping[Part, str] = {
 class Row:
     """A bar."""
 
+    name: str
+    num_workers: int
+    label: str  # of its configuration; empty if there is only one
+    is_answer: bool
     account: Account
     total: str  # its whole time, with the digits that its interval leaves
 
@@ -55,68 +58,76 @@ class Panel:
 
     quantity: Quantity  # of which each account is
     heading: str  # what the names of the rows are
-    rows: dict[str, Row]  # by name
-    left_out: int = 0  # rows that are not shown
+    rows: list[Row]
+    left_out: int = 0  # slower rows that are not shown
 
 
 def account_panels(summary: Summary) -> dict[str, Panel]:
-    """Collects where the time goes, by dataset: with the answer of each configuration,
-    or with each candidate of the only one."""
+    """Collects where the time goes, by dataset: with the best settings of each
+    configuration, or with each candidate of the only one."""
+    within = facets.within_dataset(summary)
     panels = {}
     for dataset, configurations in facets.by_dataset(summary).items():
+        quantity = facets.quantity_of(configurations)
         if len(configurations) == 1:
-            panel = _of_candidates(configurations[0])
+            heading = "num_workers"
+            rows = _of_candidates(configurations[0], quantity)
         else:
-            panel = _of_answers(configurations, facets.within_dataset(summary))
-        if panel.rows:
-            panels[dataset] = panel
-    return dict([*panels.items()][:MOST_PANELS])
+            heading = f"{BETWEEN.join(within)}: num_workers"
+            rows = _of_configurations(configurations, within, quantity)
+        if rows:
+            fastest = sorted(rows, key=lambda row: row.account.total_s)[:_MOST_ROWS]
+            shown = [row for row in rows if row in fastest]
+            panels[dataset] = Panel(quantity, heading, shown, len(rows) - len(shown))
+    return dict([*panels.items()][: facets.MOST_DATASETS])
 
 
-def _of_candidates(configuration: ConfigurationSummary) -> Panel:
+def _of_candidates(
+    configuration: ConfigurationSummary, quantity: Quantity
+) -> list[Row]:
     trials = [*configuration.worker_trials]
     best = configuration.best
     if best and best not in trials:
         trials.append(best)
-    rows = {_name(configuration, trial): trial for trial in trials}
-    return _panel([configuration], "num_workers", rows)
+    rows = []
+    for trial in trials:
+        row = _row(configuration, trial, quantity)
+        if row and row.is_answer:
+            row = replace(row, name=f"{row.name} (answer)")
+        rows.append(row)
+    return [row for row in rows if row]
 
 
-def _of_answers(
-    configurations: Sequence[ConfigurationSummary], within: Sequence[str]
-) -> Panel:
-    heading = f"{BETWEEN.join(within)}: num_workers"
-    rows = {}
-    for configuration in sorted(configurations, key=lambda c: -c.best_rate):
-        if configuration.best:
-            workers = _name(configuration, configuration.best)
-            rows[f"{facets.label(configuration, within)}: {workers}"] = (
-                configuration.best
-            )
-    return _panel(configurations, heading, rows)
-
-
-def _name(configuration: ConfigurationSummary, trial: Trial) -> str:
-    changed = configuration.configuration.differing(trial.settings)
-    return f"{trial.num_workers} {changed}".rstrip()
-
-
-def _panel(
+def _of_configurations(
     configurations: Sequence[ConfigurationSummary],
-    heading: str,
-    trials: Mapping[str, Trial],
-) -> Panel:
-    quantity, rows = facets.quantity_of(configurations), {}
-    for name, trial in trials.items():
-        account = accounts.account_of(trial)
-        if account and account.total_s and trial.objective_s is not None:
-            uncertainty = units.uncertainty(facets.time_with_interval(trial, quantity))
-            rows[name] = Row(account, units.seconds(account.total_s, uncertainty))
-    return Panel(
-        quantity=quantity,
-        heading=heading,
-        rows=dict([*rows.items()][:_MOST_ROWS]),
-        left_out=max(0, len(rows) - _MOST_ROWS),
+    within: Sequence[str],
+    quantity: Quantity,
+) -> list[Row]:
+    rows = []
+    for configuration in sorted(configurations, key=lambda c: -c.best_rate):
+        row = _row(configuration, configuration.best, quantity)
+        if row:
+            label = facets.label(configuration, within)
+            rows.append(replace(row, name=f"{label}: {row.name}", label=label))
+    return rows
+
+
+def _row(
+    configuration: ConfigurationSummary, trial: Trial | None, quantity: Quantity
+) -> Row | None:
+    """Makes the bar of a trial; None if it is not known where its time goes."""
+    account = accounts.account_of(trial)
+    if not trial or not account or not account.total_s or trial.objective_s is None:
+        return None
+    changed = configuration.configuration.differing(trial.settings)
+    uncertainty = units.uncertainty(facets.time_with_interval(trial, quantity))
+    return Row(
+        name=f"{trial.num_workers} {changed}".rstrip(),
+        num_workers=trial.num_workers,
+        label="",
+        is_answer=trial is configuration.answer,
+        account=account,
+        total=units.seconds(account.total_s, uncertainty),
     )
 
 
@@ -143,20 +154,22 @@ def draw_accounts(panels: Mapping[str, Panel], title: str) -> Figure:
 def _draw_accounts(axes: Axes, panel: Panel) -> set[Part]:
     """Draws the bars, and the whole time behind them; returns the parts that are
     visible."""
-    accounts_shown = [row.account for row in panel.rows.values()]
-    longest_s = max(account.total_s for account in accounts_shown)
-    factor, unit = style.time_unit(longest_s)
+    accounts_shown = [row.account for row in panel.rows]
+    totals_s = [account.total_s for account in accounts_shown]
+    factor, unit = style.time_unit(min(totals_s))
     rows = range(len(accounts_shown))
     ends, shown = np.zeros(len(rows)), set()
     for part in Part:
-        lengths = np.array([factor * account.seconds[part] for account in accounts_shown])
+        lengths = np.array(
+            [factor * account.seconds[part] for account in accounts_shown]
+        )
         bars = axes.barh(rows, lengths, _HEIGHT, left=ends, color=_COLOURS[part])
         ends += lengths
         if any(account.share(part) >= _VISIBLE for account in accounts_shown):
             shown.add(part)
-    axes.bar_label(bars, [row.total for row in panel.rows.values()], padding=4)
-    _name_rows(axes, [style.fitting(name, _NAME) for name in panel.rows])
-    axes.set_xlim(0, 1.2 * factor * longest_s)
+    axes.bar_label(bars, [row.total for row in panel.rows], padding=4)
+    _name_rows(axes, [style.fitting(row.name, _NAME) for row in panel.rows])
+    axes.set_xlim(0, 1.2 * factor * max(totals_s))
     axes.xaxis.set_major_locator(MaxNLocator(5))
     label = f"{unit} per {panel.quantity.value}"
     if panel.left_out:
@@ -197,8 +210,8 @@ def draw_stages(stages: Sequence[Stage], title: str) -> Figure:
     ]
     axes.bar_label(lower, savings, padding=4)
     _name_rows(axes, [style.ending(stage.label, _NAME) for stage in stages])
-    axes.set_xlim(0, 1.6 * max([*shares, *saved]))
-    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.set_xlim(0, 150)  # with room for the texts
+    axes.set_xticks([0, 25, 50, 75, 100])
     axes.set_xlabel("percent")
     style.legend(figure, [upper, lower])
     return figure

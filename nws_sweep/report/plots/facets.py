@@ -4,11 +4,11 @@ never compared. Pure."""
 from collections.abc import Sequence
 
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
-from nws_sweep.analysis.time_ratios import Quantity
+from nws_sweep.analysis.time_ratios import Quantity, time_of
 from nws_sweep.records import Estimate, Trial, shown
-from nws_sweep.analysis.time_ratios import time_of
 
 BETWEEN = " · "
+MOST_DATASETS = 12  # in a picture, and with a card on the page
 _DATASET = "dataset"
 
 

@@ -14,7 +14,7 @@ from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.analysis.time_ratios import Quantity
 from nws_sweep.records import Estimate
 from nws_sweep.report.plots import facets, style
-from nws_sweep.report.plots.facets import BETWEEN
+from nws_sweep.report.plots.facets import BETWEEN, MOST_DATASETS
 from nws_sweep.report.plots.style import (
     COLOURS,
     DASHES,
@@ -24,7 +24,6 @@ from nws_sweep.report.plots.style import (
     WIDTH,
 )
 
-MOST_PANELS = 12  # of one picture, one for each dataset; no page shows more at once
 _MOST_NAMED = 8  # curves in the legend
 _ALIKE = 0.05  # relative difference of values up to which curves are drawn as one
 _LABELS = (0, 1, 2)  # at least, on the axis of num_workers
@@ -109,9 +108,9 @@ def times(summary: Summary) -> Chart:
         if any(len(curve.points) > 1 for curve in panel.curves):
             panels[dataset] = panel
     left_out = ""
-    if len(panels) > MOST_PANELS:
-        left_out = f" ({MOST_PANELS} of {len(panels)} datasets)"
-        panels = dict([*panels.items()][:MOST_PANELS])
+    if len(panels) > MOST_DATASETS:
+        left_out = f" ({MOST_DATASETS} of {len(panels)} datasets)"
+        panels = dict([*panels.items()][:MOST_DATASETS])
     return Chart(legend_title=BETWEEN.join(within), panels=panels, left_out=left_out)
 
 
@@ -203,7 +202,7 @@ def draw(chart: Chart, title: str) -> Figure:
     for panel in chart.panels.values():
         numbers |= panel.numbers
     _scale_numbers(panels[-1], numbers)
-    panels[-1].set_xlabel(style.wrapped(_axis(chart.changed), WIDTH - 0.8))
+    panels[-1].set_xlabel(style.wrapped(_axis(chart.changed), WIDTH - 0.7))
     if chart.legend_title:
         heading = f"{style.fitting(chart.legend_title, WIDTH - 0.6)}:"
         style.legend(figure, _entries(chart, panels), heading)
@@ -216,10 +215,10 @@ def _axis(changed: Set[str]) -> str:
     if not changed:
         return "num_workers (lines: 95 % intervals)"
     if len(changed) > 1:
-        ring = "recommended, some with other settings"
+        ring = "answer, some with other settings"
     else:
         (settings,) = changed
-        ring = f"recommended, {settings}" if settings else "recommended"
+        ring = f"answer, {settings}" if settings else "answer"
     return f"num_workers (ring: {ring}; lines: 95 % intervals)"
 
 
@@ -237,7 +236,7 @@ def _entries(chart: Chart, panels: Sequence[Axes]) -> list[Artist | Container]:
 
 def _draw_panel(axes: Axes, panel: Panel) -> None:
     values_s = [value.value for curve in panel.curves for value in curve.values]
-    factor, unit = style.time_unit(max(values_s))
+    factor, unit = style.time_unit(min(values_s))
     for curve in panel.curves:
         _draw_curve(axes, curve, factor)
     style.scale_values(axes, [factor * value_s for value_s in values_s])

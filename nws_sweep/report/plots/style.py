@@ -128,11 +128,11 @@ def scale_values(axes: Axes, values: Sequence[float]) -> None:
     )
 
 
-def time_unit(longest_s: float) -> tuple[float, str]:
-    """Selects the unit of an axis up to this time: how many there are in a second, and
-    its name."""
+def time_unit(shortest_s: float) -> tuple[float, str]:
+    """Selects the unit of an axis by its shortest time, as tables write it: how many
+    there are in a second, and its name."""
     for least_s, factor, name in _TIME_UNITS:
-        if longest_s >= least_s:
+        if shortest_s >= least_s:
             return factor, name
     return 1e6, "µs"
 

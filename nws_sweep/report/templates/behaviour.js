@@ -25,7 +25,7 @@
     const heads = [...live.querySelectorAll("th")];
     const portion = 25;
     const words = data.map((row) => row.join(" ").toLowerCase());
-    const numeric = heads.map((_, column) => data.some((row) => !isNaN(valueOf(row[column]))) &&
+    const numeric = heads.map((_, column) =>
       data.every((row) => !isNaN(valueOf(row[column])) || MISSING.includes(row[column])));
     let order = data.map((_, index) => index);
     let limit = portion;
