@@ -135,14 +135,19 @@ def _row(
 def draw_accounts(panels: Mapping[str, Panel], title: str) -> Figure:
     """Draws a panel for each dataset, and in it a bar for each row, the parts in the
     order of ``Part``."""
-    heights = [0.55 + _ROW * len(panel.rows) for panel in panels.values()]
+    heights = [0.75 + _ROW * len(panel.rows) for panel in panels.values()]
     figure, all_axes = style.panels(
         title, len(panels), sum(heights) / len(heights), height_ratios=heights
     )
     shown = set()
     for axes, (dataset, panel) in zip(all_axes, panels.items(), strict=True):
-        heading = BETWEEN.join(filter(None, (dataset, panel.heading)))
-        axes.set_title(style.fitting(heading, WIDTH - 0.6))
+        axes.set_title(
+            "\n".join(
+                style.fitting(line, WIDTH - _NAME - 0.6)
+                for line in (dataset, panel.heading)
+                if line
+            )
+        )
         shown |= _draw_accounts(axes, panel)
     entries = [
         Patch(color=_COLOURS[part], label=part.value) for part in Part if part in shown

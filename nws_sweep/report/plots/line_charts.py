@@ -100,10 +100,10 @@ class Chart:
 def times(summary: Summary) -> Chart:
     """Charts the measured times of each dataset of which two num_workers were measured
     with the same settings."""
-    within = facets.within_dataset(summary)
-    looks: dict[str, int] = {}
+    within, datasets = facets.within_dataset(summary), facets.by_dataset(summary)
+    looks = _looks([*datasets.values()], within)
     panels = {}
-    for dataset, configurations in facets.by_dataset(summary).items():
+    for dataset, configurations in datasets.items():
         panel = _panel(configurations, within, looks)
         if any(len(curve.points) > 1 for curve in panel.curves):
             panels[dataset] = panel
@@ -114,19 +114,32 @@ def times(summary: Summary) -> Chart:
     return Chart(legend_title=BETWEEN.join(within), panels=panels, left_out=left_out)
 
 
+def _looks(
+    datasets: Sequence[Sequence[ConfigurationSummary]], within: Sequence[str]
+) -> dict[str, int]:
+    """Numbers the labels of curves: first those of the configurations that are nearest
+    to the fastest of their dataset."""
+    nearness: dict[str, float] = {}
+    for configurations in datasets:
+        most = max(configuration.best_rate for configuration in configurations) or 1.0
+        for configuration in configurations:
+            label = facets.label(configuration, within)
+            near = configuration.best_rate / most
+            nearness[label] = max(near, nearness.get(label, 0.0))
+    ordered = sorted(nearness, key=lambda label: -nearness[label])
+    return {label: look for look, label in enumerate(ordered)}
+
+
 def _panel(
     configurations: Sequence[ConfigurationSummary],
     within: Sequence[str],
-    looks: dict[str, int],
+    looks: Mapping[str, int],
 ) -> Panel:
-    """Makes the curves of a dataset; the fastest ones get the first looks that are
-    free."""
     quantity = facets.quantity_of(configurations)
     curves = []
     for configuration in sorted(configurations, key=lambda c: -c.best_rate):
         label = facets.label(configuration, within)
-        look = looks.setdefault(label, len(looks))
-        curve = _curve(configuration, label, look, quantity)
+        curve = _curve(configuration, label, looks[label], quantity)
         if curve.points:
             curves.append(curve)
     return Panel(quantity, _merged(curves))
