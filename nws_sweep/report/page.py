@@ -80,6 +80,13 @@ def conclusion(configuration: ConfigurationSummary) -> Answer:
     )
 
 
+def further(configuration: ConfigurationSummary) -> list[str]:
+    """Lists how sure the answer is, and what its lines do not say of the reasons."""
+    why = conclusion(configuration).why if configuration.best else ""
+    lines = [certainty(configuration), *configuration.conclusions.explanation]
+    return [line for line in lines if line and line != why]
+
+
 def certainty(configuration: ConfigurationSummary) -> str:
     """Says how sure the measured answer is, beside the closest alternative; empty if it
     is not measured."""
@@ -155,8 +162,8 @@ def _environment() -> Environment:
         line=_in_markdown, rows=_rows_in_markdown, target=_target_in_markdown, svg=_svg
     )
     environment.globals.update(
-        certainty=certainty, conclusion=conclusion, drawn=drawn, explanation=explanation,
-        fastest_of_each=fastest_of_each, formats=formats, heading=heading, setting=setting,
+        conclusion=conclusion, drawn=drawn, explanation=explanation,
+        fastest_of_each=fastest_of_each, formats=formats, further=further, heading=heading, setting=setting,
         snippets=snippets, units=units,
     )  # fmt: skip
     return environment

@@ -303,7 +303,11 @@ def _draw_curve(axes: Axes, curve: Curve, factor: float) -> None:
     )  # fmt: skip
     if curve.value:
         value = curve.value.scaled(factor)
-        axes.errorbar(
-            [curve.best], [value.value], style.errors([value]), color=colour, elinewidth=1,
-            marker="o", markersize=12, markerfacecolor="none", markeredgewidth=1.4,
+        axes.plot(
+            curve.best, value.value, "o", markersize=12, markerfacecolor="none",
+            markeredgecolor=colour, markeredgewidth=1.4, clip_on=False,
         )  # fmt: skip
+        if curve.changed:  # no point of the curve, which would have the interval
+            axes.errorbar(
+                curve.best, value.value, style.errors([value]), fmt="none", ecolor=colour, elinewidth=1
+            )  # fmt: skip
