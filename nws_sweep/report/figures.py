@@ -12,7 +12,13 @@ from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.model.stages import nested
 from nws_sweep.records import BatchTime, atomic
 from nws_sweep.report import plots
-from nws_sweep.report.plots import bars, batch_times, line_charts, style
+from nws_sweep.report.plots import (
+    account_bars,
+    batch_times,
+    line_charts,
+    stage_bars,
+    style,
+)
 from nws_sweep.report.plots.line_charts import Panel
 
 if TYPE_CHECKING:
@@ -76,7 +82,7 @@ def _stages(configuration: ConfigurationSummary) -> Iterator[Illustration]:
     if saving.saved:
         alt += f" Without {saving.name} the epoch would take {units.share(saving.saved)} less."
     title = f"What makes a sample expensive: {configuration.label}"
-    yield Illustration(plots.STAGES, partial(bars.draw_stages, stages), title, alt)
+    yield Illustration(plots.STAGES, partial(stage_bars.draw, stages), title, alt)
 
 
 def _times(summary: Summary) -> Iterator[Illustration]:
@@ -99,28 +105,31 @@ def _answer(dataset: str, panel: Panel) -> str:
 
 
 def _accounts(summary: Summary) -> Iterator[Illustration]:
-    panels = bars.account_panels(summary)
+    panels = account_bars.panels_of(summary)
     if not panels:
         return
-    largest = []
-    for dataset, panel in panels.items():
-        row = next((row for row in panel.rows if row.is_answer), None)
-        if row is None:
-            continue
-        part = next(iter(row.account.seconds))
-        share = units.share(row.account.share(part))
-        settings = f"num_workers={row.num_workers}{_bracketed(row.label)}"
-        largest.append(f"{_short(dataset)}{part.value} {share} with {settings}")
+    largest = [_largest_part(name, panel) for name, panel in panels.items()]
     title = "Where the time goes"
-    draw = partial(bars.draw_accounts, panels)
+    draw = partial(account_bars.draw, panels)
     yield Illustration(ACCOUNTS, draw, title, f"{title}{_listed(largest)}")
+
+
+def _largest_part(dataset: str, panel: account_bars.Panel) -> str:
+    """Says what takes most of the time with the answer; empty without one."""
+    for row in panel.rows:
+        if row.is_answer:
+            part = next(iter(row.account.seconds))
+            share = units.share(row.account.share(part))
+            settings = f"num_workers={row.num_workers}{_bracketed(row.label)}"
+            return f"{_short(dataset)}{part.value} {share} with {settings}"
+    return ""
 
 
 def _listed(sentences: Sequence[str]) -> str:
     """Joins what is known of the first datasets, after a colon."""
-    known = [sentence for sentence in sentences if sentence]
-    shown = "; ".join(known[:_MOST_NAMED])
-    more = f"; and {len(known) - _MOST_NAMED} more" if len(known) > _MOST_NAMED else ""
+    filled = [sentence for sentence in sentences if sentence]
+    shown, left_out = "; ".join(filled[:_MOST_NAMED]), len(filled) - _MOST_NAMED
+    more = f"; and {left_out} more" if left_out > 0 else ""
     return f": {shown}{more}." if shown else "."
 
 

@@ -10,7 +10,7 @@ from matplotlib.patches import Rectangle
 from nws_sweep.analysis.summary import Summary
 from nws_sweep.analysis.time_ratios import Quantity
 from nws_sweep.records import Account, BatchTime, Estimate, Trial
-from nws_sweep.report.plots import bars, batch_times, facets, line_charts, style
+from nws_sweep.report.plots import account_bars, batch_times, facets, line_charts, style
 from nws_sweep.report.plots.line_charts import Chart, Curve, Panel
 from tests.factories import (
     configuration,
@@ -269,10 +269,10 @@ def test_the_time_goes_into_the_parts_of_the_account_of_each_candidate() -> None
     found = search_result(
         accounted(0, 8.0, 2.0), accounted(2, 4.0, 2.0), trial(4, 16.0)
     )
-    panels = bars.account_panels(summary_of_run(found))
+    panels = account_bars.panels_of(summary_of_run(found))
     rows = [(row.name, row.account.making_s, row.total) for row in panels[""].rows]
     assert rows == [("0", 6.0, "8.0 s"), ("2 (answer)", 2.0, "4.0 s")]
-    figure = bars.draw_accounts(panels, "Where the time goes")
+    figure = account_bars.draw(panels, "Where the time goes")
     (axes,) = figure.axes
     lengths = [
         patch.get_width() for patch in axes.patches if isinstance(patch, Rectangle)
@@ -295,13 +295,13 @@ def test_of_a_grid_the_time_goes_by_dataset_and_of_many_configurations_the_faste
         for name, seeds in (("a", 14), ("b", 2))
         for seed in range(seeds)
     ]
-    panels = bars.account_panels(summary_of_grid(*results))
+    panels = account_bars.panels_of(summary_of_grid(*results))
     assert [(len(panel.rows), panel.left_out) for panel in panels.values()] == [
         (12, 2),
         (2, 0),
     ]
     assert [row.name for row in panels["b"].rows] == ["0: 0", "1: 0"]
-    first, last = bars.draw_accounts(panels, "Where the time goes").axes
+    first, last = account_bars.draw(panels, "Where the time goes").axes
     assert first.get_xlabel() == "s per epoch (2 slower rows left out)"
     assert last.get_title(loc="left") == "b\nseed: num_workers"
 

@@ -3,7 +3,7 @@
 May import: ``analysis`` and below.
 
 - ``line_charts``: times against num_workers; ``batch_times``
-- ``bars``: where the time goes; what makes a sample expensive
+- ``account_bars``: where the time goes; ``stage_bars``: what makes a sample expensive
 - ``facets``: how the configurations of a grid are divided by dataset
 - ``style``: the style of all figures
 """

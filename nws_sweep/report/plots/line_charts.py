@@ -281,7 +281,7 @@ def _spaced(numbers: Iterable[int], width: float) -> list[int]:
     kept: list[int] = []
     for number in numbers:
         place = _doublings(number)
-        distances = [abs(place - _doublings(other)) for other in kept]
+        distances = [abs(place - _doublings(label)) for label in kept]
         if min(distances, default=width) >= _APART * width:
             kept.append(number)
     return sorted(kept)

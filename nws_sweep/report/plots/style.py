@@ -128,6 +128,14 @@ def scale_values(axes: Axes, values: Sequence[float]) -> None:
     )
 
 
+def name_rows(axes: Axes, names: Sequence[str]) -> None:
+    """Names the rows, the first one on top."""
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x")
+
+
 def time_unit(shortest_s: float) -> tuple[float, str]:
     """Selects the unit of an axis by its shortest time, as tables write it: how many
     there are in a second, and its name."""

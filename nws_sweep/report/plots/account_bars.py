@@ -1,7 +1,5 @@
-"""Horizontal bars, from pure values: where the time goes, and the stages of a sample.
-
-A stage has two: its share of a worker's time, and what the epoch would save without it.
-"""
+"""Where the time goes, as horizontal bars of parts, a panel for each dataset; from a
+pure value."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +14,6 @@ from nws_sweep import units
 from nws_sweep.analysis import accounts
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.analysis.time_ratios import Quantity
-from nws_sweep.model.stages import Stage
 from nws_sweep.records import Account, Part, Trial
 from nws_sweep.report.plots import facets, style
 from nws_sweep.report.plots.facets import BETWEEN
@@ -26,9 +23,8 @@ _MOST_ROWS = 12  # of a dataset
 _NAME = 2.1  # inches, the name of a row
 _ROW = 0.24  # inches, its height
 _HEIGHT = 0.7  # of a bar, in rows
-_STAGE_HEIGHT = 0.38
 _VISIBLE = 0.005  # of the time: a part that the legend names
-# waiting and the training step as in the times of batches
+# In the order of drawing; waiting and the training step as in the times of batches.
 _COLOURS: Mapping[Part, str] = {
     Part.STEP: COLOURS[1],
     Part.MAKING: COLOURS[0],
@@ -61,8 +57,19 @@ class Panel:
     rows: list[Row]
     left_out: int = 0  # slower rows that are not shown
 
+    @property
+    def left_out_text(self) -> str:
+        """How many rows are not shown, in brackets; empty if all are."""
+        if not self.left_out:
+            return ""
+        return f" ({units.counted(self.left_out, 'slower row')} left out)"
 
-def account_panels(summary: Summary) -> dict[str, Panel]:
+    def shows(self, part: Part) -> bool:
+        """Whether the part is visible in a row."""
+        return any(row.account.share(part) >= _VISIBLE for row in self.rows)
+
+
+def panels_of(summary: Summary) -> dict[str, Panel]:
     """Collects where the time goes, by dataset: with the best settings of each
     configuration, or with each candidate of the only one."""
     within = facets.within_dataset(summary)
@@ -76,10 +83,15 @@ def account_panels(summary: Summary) -> dict[str, Panel]:
             heading = f"{BETWEEN.join(within)}: num_workers"
             rows = _of_configurations(configurations, within, quantity)
         if rows:
-            fastest = sorted(rows, key=lambda row: row.account.total_s)[:_MOST_ROWS]
-            shown = [row for row in rows if row in fastest]
-            panels[dataset] = Panel(quantity, heading, shown, len(rows) - len(shown))
+            panels[dataset] = _panel(quantity, heading, rows)
     return dict([*panels.items()][: facets.MOST_DATASETS])
+
+
+def _panel(quantity: Quantity, heading: str, rows: Sequence[Row]) -> Panel:
+    """Makes a panel of the fastest rows, in their order."""
+    fastest = sorted(rows, key=lambda row: row.account.total_s)[:_MOST_ROWS]
+    shown = [row for row in rows if row in fastest]
+    return Panel(quantity, heading, shown, len(rows) - len(shown))
 
 
 def _of_candidates(
@@ -89,13 +101,12 @@ def _of_candidates(
     best = configuration.best
     if best and best not in trials:
         trials.append(best)
-    rows = []
-    for trial in trials:
-        row = _row(configuration, trial, quantity)
-        if row and row.is_answer:
-            row = replace(row, name=f"{row.name} (answer)")
-        rows.append(row)
-    return [row for row in rows if row]
+    rows = [_row(configuration, trial, quantity) for trial in trials]
+    return [
+        replace(row, name=f"{row.name} (answer)") if row.is_answer else row
+        for row in rows
+        if row
+    ]
 
 
 def _of_configurations(
@@ -132,91 +143,39 @@ def _row(
 
 
 @style.styled()
-def draw_accounts(panels: Mapping[str, Panel], title: str) -> Figure:
+def draw(panels: Mapping[str, Panel], title: str) -> Figure:
     """Draws a panel for each dataset, and in it a bar for each row, the parts in the
     order of ``Part``."""
     heights = [0.75 + _ROW * len(panel.rows) for panel in panels.values()]
-    figure, all_axes = style.panels(
+    figure, places = style.panels(
         title, len(panels), sum(heights) / len(heights), height_ratios=heights
     )
-    shown = set()
-    for axes, (dataset, panel) in zip(all_axes, panels.items(), strict=True):
-        axes.set_title(
-            "\n".join(
-                style.fitting(line, WIDTH - _NAME - 0.6)
-                for line in (dataset, panel.heading)
-                if line
-            )
-        )
-        shown |= _draw_accounts(axes, panel)
+    for axes, (dataset, panel) in zip(places, panels.items(), strict=True):
+        lines = [line for line in (dataset, panel.heading) if line]
+        room = WIDTH - _NAME - 0.6
+        axes.set_title("\n".join(style.fitting(line, room) for line in lines))
+        _draw_panel(axes, panel)
     entries = [
-        Patch(color=_COLOURS[part], label=part.value) for part in Part if part in shown
+        Patch(color=colour, label=part.value)
+        for part, colour in _COLOURS.items()
+        if any(panel.shows(part) for panel in panels.values())
     ]
     style.legend(figure, entries)
     return figure
 
 
-def _draw_accounts(axes: Axes, panel: Panel) -> set[Part]:
-    """Draws the bars, and the whole time behind them; returns the parts that are
-    visible."""
-    accounts_shown = [row.account for row in panel.rows]
-    totals_s = [account.total_s for account in accounts_shown]
+def _draw_panel(axes: Axes, panel: Panel) -> None:
+    """Draws the bars, and the whole time behind them."""
+    totals_s = [row.account.total_s for row in panel.rows]
     factor, unit = style.time_unit(min(totals_s))
-    rows = range(len(accounts_shown))
-    ends, shown = np.zeros(len(rows)), set()
-    for part in Part:
-        lengths = np.array(
-            [factor * account.seconds[part] for account in accounts_shown]
-        )
-        bars = axes.barh(rows, lengths, _HEIGHT, left=ends, color=_COLOURS[part])
+    ends = np.zeros(len(panel.rows))
+    for part, colour in _COLOURS.items():
+        seconds = [row.account.seconds[part] for row in panel.rows]
+        lengths = factor * np.array(seconds)
+        bars = axes.barh(range(len(ends)), lengths, _HEIGHT, left=ends, color=colour)
         ends += lengths
-        if any(account.share(part) >= _VISIBLE for account in accounts_shown):
-            shown.add(part)
     axes.bar_label(bars, [row.total for row in panel.rows], padding=4)
-    _name_rows(axes, [style.fitting(row.name, _NAME) for row in panel.rows])
+    style.name_rows(axes, [style.fitting(row.name, _NAME) for row in panel.rows])
     axes.set_xlim(0, 1.2 * factor * max(totals_s))
     axes.xaxis.set_major_locator(MaxNLocator(5))
-    label = f"{unit} per {panel.quantity.value}"
-    if panel.left_out:
-        label += f" ({units.counted(panel.left_out, 'slower row')} left out)"
-    axes.set_xlabel(label)
-    return shown
-
-
-def _name_rows(axes: Axes, names: Sequence[str]) -> None:
-    """Names the rows, the first one on top."""
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="x")
-
-
-@style.styled()
-def draw_stages(stages: Sequence[Stage], title: str) -> Figure:
-    """Draws two bars for each stage whose saving is known."""
-    figure, (axes,) = style.panels(title, 1, 0.6 + 0.46 * len(stages))
-    places = np.arange(len(stages))
-    shares = [100 * stage.share for stage in stages]
-    # 0 if the epoch would take longer
-    saved = [100 * max(0.0, stage.saved or 0.0) for stage in stages]
-    workers = [units.counted(stage.workers_without or 0, "worker") for stage in stages]
-    upper = axes.barh(
-        places - _STAGE_HEIGHT / 2, shares, _STAGE_HEIGHT, color=COLOURS[0],
-        label="share of a sample's time",
-    )  # fmt: skip
-    lower = axes.barh(
-        places + _STAGE_HEIGHT / 2, saved, _STAGE_HEIGHT, color=COLOURS[1],
-        label="share of the epoch saved if it took no time",
-    )  # fmt: skip
-    axes.bar_label(upper, fmt="{:.0f} %", padding=4)
-    savings = [
-        f"{percent:.0f} %, then {enough}"
-        for percent, enough in zip(saved, workers, strict=True)
-    ]
-    axes.bar_label(lower, savings, padding=4)
-    _name_rows(axes, [style.ending(stage.label, _NAME) for stage in stages])
-    axes.set_xlim(0, 150)  # with room for the texts
-    axes.set_xticks([0, 25, 50, 75, 100])
-    axes.set_xlabel("percent")
-    style.legend(figure, [upper, lower])
-    return figure
+    axes.set_xlabel(f"{unit} per {panel.quantity.value}{panel.left_out_text}")
