@@ -144,7 +144,7 @@ def _batches(
         best = (configuration.best.num_workers, configuration.changed_settings)
     draw = partial(batch_times.draw_timelines, lines, best=best)
     title = f"Time of each batch: {configuration.label}"
-    alt = f"Waiting and step of each batch, {units.counted(len(lines), 'candidate')}, in the order of arrival."
+    alt = f"Waiting and step of each batch, in the order of arrival, with {units.counted(len(lines), 'setting')}."
     yield Illustration(plots.BATCH_TIMES, draw, title, alt)
 
 

@@ -56,9 +56,9 @@ def heading(summary: Summary) -> str:
             if count == len(answers)
             else f"{len(answers)} of {count} datasets"
         )
-        return f"The fastest configuration of {which}"
+        return f"The fastest settings for {which}"
     if len(summary.configurations) > 1:
-        return f"The fastest of {len(summary.configurations)} configurations"
+        return f"The fastest of {len(summary.configurations)} combinations"
     return "Set this" if answers[0].answer else "Undecided"
 
 

@@ -147,11 +147,11 @@ def test_an_answer_is_what_is_seen_first_and_the_rest_is_folded(
     page = opened("grid_of_datasets")
     shown = page.locator("main h2, main h3").all()
     assert [one.text_content() for one in shown if one.is_visible()] == [
-        "The fastest configuration of each dataset",
-        "Best setting of each configuration",
+        "The fastest settings for each dataset",
+        "Best settings",
         "More pictures",
-        "Each configuration",
-        "All trials",
+        "Each combination",
+        "All measurements",
         "Host and method",
     ]
     cards = page.locator(".card .label").all_text_contents()

@@ -170,7 +170,7 @@ def test_the_page_of_a_grid_begins_with_the_fastest_configuration_of_each_datase
 ):
     found = evil_grid()
     text = page.report(found, ())
-    assert page.heading(found) == "The fastest configuration of each dataset"
+    assert page.heading(found) == "The fastest settings for each dataset"
     cards = re.findall(r'<div class="card">\s*<p class="label">(.*?)</p>', text)
     assert [html.unescape(card) for card in cards] == [
         "dataset=photos batch_size=64",
@@ -192,7 +192,7 @@ def test_of_many_datasets_the_first_ones_have_a_card() -> None:
             for number in range(20)
         )
     )
-    assert page.heading(many) == "The fastest configuration of 12 of 20 datasets"
+    assert page.heading(many) == "The fastest settings for 12 of 20 datasets"
     assert page.report(many, ()).count('class="card"') == 12
 
 

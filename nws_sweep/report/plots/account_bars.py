@@ -17,7 +17,7 @@ from nws_sweep.analysis.time_ratios import Quantity
 from nws_sweep.records import Account, Part, Trial
 from nws_sweep.report.plots import facets, style
 from nws_sweep.report.plots.facets import BETWEEN
-from nws_sweep.report.plots.style import COLOURS, MUTED, WIDTH
+from nws_sweep.report.plots.style import COLOURS, LETTER, MUTED, WIDTH
 
 _MOST_ROWS = 12  # of a dataset
 _NAME = 2.1  # inches, the name of a row
@@ -150,11 +150,13 @@ def draw(panels: Mapping[str, Panel], title: str) -> Figure:
     figure, places = style.panels(
         title, len(panels), sum(heights) / len(heights), height_ratios=heights
     )
+    names = [row.name for panel in panels.values() for row in panel.rows]
+    longest = min(_NAME, LETTER * max(map(len, names)))
+    room = WIDTH - longest - 0.6  # inches, for titles
     for axes, (dataset, panel) in zip(places, panels.items(), strict=True):
-        lines = [line for line in (dataset, panel.heading) if line]
-        room = WIDTH - _NAME - 0.6
-        axes.set_title("\n".join(style.fitting(line, room) for line in lines))
         _draw_panel(axes, panel)
+        lines = [line for line in (dataset, panel.heading) if line]
+        axes.set_title("\n".join(style.fitting(line, room) for line in lines))
     entries = [
         Patch(color=colour, label=part.value)
         for part, colour in _COLOURS.items()
