@@ -43,6 +43,7 @@ LETTER = 0.087  # inches, an average letter
 _TITLE_WIDTH = 50  # characters
 _LOG_FROM = 20  # largest / smallest value from which an axis is logarithmic
 _CUT = 1.5  # times the largest value, where intervals end at the latest
+_ROOM = 1.2  # times the largest value on a logarithmic axis, at least
 _GROUPED_FROM = 10_000  # numbers with a comma
 _TICKS = 3  # labelled on each axis, at least
 # seconds from which a unit is used, units of a second
@@ -117,7 +118,9 @@ def scale_values(axes: Axes, values: Sequence[float]) -> None:
     low, high = axes.get_ylim()
     if max(values) > _LOG_FROM * min(values) > 0:
         axes.set_yscale("log")
-        axes.set_ylim(max(low, min(values) / _CUT), min(high, max(values) * _CUT))
+        bottom, top = min(values) / _CUT, max(values) * _CUT
+        # the ends were chosen for a linear axis, where points are farther from them
+        axes.set_ylim(max(low, bottom), min(max(high, max(values) * _ROOM), top))
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_minor_formatter(NullFormatter())
     else:
