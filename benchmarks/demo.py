@@ -20,7 +20,7 @@ _ABOUT = {
     "step": "real JPEG files, a simulated training step of 80 ms",
     "tensors": "real: tensors in memory",
 }
-_PICTURE = "throughput_vs_num_workers.png"
+_PICTURE = "time_vs_num_workers.png"
 _HEADER = [
     "workload",
     "samples",

@@ -55,11 +55,6 @@ def uncertainty(estimate: Estimate | None) -> float | None:
     return (estimate.high - estimate.low) / (2 * estimate.value)
 
 
-def rate(estimate: Estimate) -> str:
-    """A rate with the digits that its interval leaves."""
-    return number(estimate.value, uncertainty(estimate) or 0.0)
-
-
 def memory(value: float | None) -> str:
     """Three significant digits in B, kB, MB or GB (powers of 1000)."""
     if value is None:

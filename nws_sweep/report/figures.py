@@ -5,19 +5,28 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nws_sweep import units
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.model.stages import nested
 from nws_sweep.records import BatchTime, atomic
 from nws_sweep.report import plots
-from nws_sweep.report.plots import bars, batch_times, line_charts, style
-from nws_sweep.report.plots.line_charts import Chart
+from nws_sweep.report.plots import (
+    account_bars,
+    batch_times,
+    line_charts,
+    stage_bars,
+    style,
+)
+from nws_sweep.report.plots.line_charts import Panel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+TIMES = "time_vs_num_workers"
+ACCOUNTS = "where_the_time_goes"
+_MOST_NAMED = 4  # datasets in a description
 Batches = Callable[[ConfigurationSummary], Sequence[BatchTime]]
 
 
@@ -44,15 +53,11 @@ class Illustration:
 def of(summary: Summary, batches: Batches) -> tuple[Illustration, ...]:
     """Selects the pictures for which this run or grid has data, the most important
     first."""
-    if not summary.stored.is_grid:
-        (only,) = summary.configurations
-        return (
-            *_curves("time", line_charts.times(summary), min),
-            *of_configuration(only, batches),
-        )
-    throughput = _curves("throughput", line_charts.throughput(summary), max)
-    fastest = _batches(summary.fastest, batches) if summary.fastest else ()
-    return (*throughput, *_best(summary), *fastest)
+    of_all = (*_times(summary), *_accounts(summary))
+    if summary.stored.is_grid:
+        return of_all
+    (only,) = summary.configurations
+    return (*of_all, *of_configuration(only, batches))
 
 
 def of_configuration(
@@ -77,25 +82,55 @@ def _stages(configuration: ConfigurationSummary) -> Iterator[Illustration]:
     if saving.saved:
         alt += f" Without {saving.name} the epoch would take {units.share(saving.saved)} less."
     title = f"What makes a sample expensive: {configuration.label}"
-    yield Illustration(plots.STAGES, partial(bars.draw_stages, stages), title, alt)
+    yield Illustration(plots.STAGES, partial(stage_bars.draw, stages), title, alt)
 
 
-def _curves(
-    name: str, chart: Chart, choose: Callable[..., Any]
-) -> Iterator[Illustration]:
+def _times(summary: Summary) -> Iterator[Illustration]:
+    chart = line_charts.times(summary)
     if not chart.panels:
         return
-    alt = f"{chart.quantity.capitalize()} against num_workers{chart.left_out}."
-    if chart.recommended:
-        panel, curve, best = choose(
-            chart.recommended, key=lambda recommended: recommended[2].value
-        )
-        settings = f"num_workers={curve.best} {curve.changed}".rstrip()
-        alt += f" The best: {units.rate(best)} with {settings}{_named(panel, curve.label)}."
-    title = f"{name.capitalize()} against num_workers"
-    yield Illustration(
-        f"{name}_vs_num_workers", partial(line_charts.draw, chart), title, alt
-    )
+    answers = [_answer(name, panel) for name, panel in chart.panels.items()]
+    alt = f"Time against num_workers{chart.left_out}{_listed(answers)}"
+    title = "Time against num_workers"
+    yield Illustration(TIMES, partial(line_charts.draw, chart), title, alt)
+
+
+def _answer(dataset: str, panel: Panel) -> str:
+    fastest = panel.fastest
+    if fastest is None or fastest.value is None:
+        return ""
+    settings = f"num_workers={fastest.best} {fastest.changed}".rstrip()
+    time = f"{units.interval(fastest.value)} per {panel.quantity.value}"
+    return f"{_short(dataset)}{settings}{_bracketed(fastest.label)} takes {time}"
+
+
+def _accounts(summary: Summary) -> Iterator[Illustration]:
+    panels = account_bars.panels_of(summary)
+    if not panels:
+        return
+    largest = [_largest_part(name, panel) for name, panel in panels.items()]
+    title = "Where the time goes"
+    draw = partial(account_bars.draw, panels)
+    yield Illustration(ACCOUNTS, draw, title, f"{title}{_listed(largest)}")
+
+
+def _largest_part(dataset: str, panel: account_bars.Panel) -> str:
+    """Says what takes most of the time with the answer; empty without one."""
+    for row in panel.rows:
+        if row.is_answer:
+            part = next(iter(row.account.seconds))
+            share = units.share(row.account.share(part))
+            settings = f"num_workers={row.num_workers}{_bracketed(row.label)}"
+            return f"{_short(dataset)}{part.value} {share} with {settings}"
+    return ""
+
+
+def _listed(sentences: Sequence[str]) -> str:
+    """Joins what is known of the first datasets, after a colon."""
+    filled = [sentence for sentence in sentences if sentence]
+    shown, left_out = "; ".join(filled[:_MOST_NAMED]), len(filled) - _MOST_NAMED
+    more = f"; and {left_out} more" if left_out > 0 else ""
+    return f": {shown}{more}." if shown else "."
 
 
 def _batches(
@@ -109,27 +144,13 @@ def _batches(
         best = (configuration.best.num_workers, configuration.changed_settings)
     draw = partial(batch_times.draw_timelines, lines, best=best)
     title = f"Time of each batch: {configuration.label}"
-    alt = f"Waiting and step of each batch, {units.counted(len(lines), 'candidate')}, in the order of arrival."
+    alt = f"Waiting and step of each batch, in the order of arrival, with {units.counted(len(lines), 'setting')}."
     yield Illustration(plots.BATCH_TIMES, draw, title, alt)
 
 
-def _best(summary: Summary) -> Iterator[Illustration]:
-    best = bars.best_of_each(summary)
-    if not best:
-        return
-    first, last = best[0], best[-1]
-    settings = [f"{name}={value}" for name, value in first.cells.items()]
-    alt = (
-        f"The best settings of {units.counted(len(best), 'configuration')}, from "
-        f"{units.rate(last.rate)} to {units.rate(first.rate)} {summary.rate_unit}; the "
-        f"fastest has num_workers={first.num_workers}{_named(*settings)}."
-    )
-    draw = partial(bars.draw_best, best, unit=summary.rate_unit)
-    yield Illustration(
-        "best_per_configuration", draw, "Best setting per configuration", alt
-    )
+def _short(dataset: str) -> str:
+    return f"{style.shortened(dataset, 60)}: " if dataset else ""
 
 
-def _named(*names: str) -> str:
-    short = [style.shortened(name, 60) for name in names if name]
-    return f" ({', '.join(short)})" if short else ""
+def _bracketed(label: str) -> str:
+    return f" ({style.shortened(label, 60)})" if label else ""

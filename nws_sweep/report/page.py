@@ -18,11 +18,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from nws_sweep import units
 from nws_sweep.analysis import answers
+from nws_sweep.analysis.answers import Answer
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.analysis.time_ratios import ratio_of
 from nws_sweep.errors import joined_lines, printable
 from nws_sweep.records import Status, Trial
 from nws_sweep.report import explanation, formats, plots, snippets
+from nws_sweep.report.plots import facets
 
 # title, a description with its figures, and the PNG, which has an SVG beside it
 Picture = tuple[str, str, Path]
@@ -42,31 +44,47 @@ def _candidate(configuration: ConfigurationSummary, trial: Trial) -> str:
     )
 
 
-def pace(configuration: ConfigurationSummary) -> str:
-    """Gives throughput and times of the best setting, with intervals; empty if nothing
-    was measured."""
-    if configuration.best is None:
-        return ""
-    cells = snippets.of_trial(configuration.best, configuration.configuration)
-    figures = {"samples/s": cells.rate, "a batch": cells.batch, "an epoch": cells.epoch}
-    return ", ".join(
-        f"{figure} {unit}"
-        for unit, figure in figures.items()
-        if figure != units.NOTHING
+def heading(summary: Summary) -> str:
+    """Says what the page begins with: settings, those of the fastest configuration of
+    each dataset, or that there are none."""
+    answers, count = fastest_of_each(summary), len(facets.by_dataset(summary))
+    if not answers:
+        return "Nothing could be measured"
+    if count > 1:
+        which = (
+            "each dataset"
+            if count == len(answers)
+            else f"{len(answers)} of {count} datasets"
+        )
+        return f"The fastest settings for {which}"
+    if len(summary.configurations) > 1:
+        return f"The fastest of {len(summary.configurations)} combinations"
+    return "Set this" if answers[0].answer else "Undecided"
+
+
+def fastest_of_each(summary: Summary) -> list[ConfigurationSummary]:
+    """Selects the fastest configuration of each dataset that was measured; of many,
+    the first ones."""
+    datasets = [*facets.by_dataset(summary).values()]
+    return [facets.fastest(dataset) for dataset in datasets[: facets.MOST_DATASETS]]
+
+
+def conclusion(configuration: ConfigurationSummary) -> Answer:
+    """Gives the lines of the answer of a configuration that was measured."""
+    why = configuration.conclusions.explanation
+    cost = snippets.cost_line(configuration.run.result)
+    return Answer(
+        answer=configuration.headline,
+        why=why[0] if why else "",
+        cost=cost.removeprefix("search took "),
     )
 
 
-def gains(configuration: ConfigurationSummary) -> Iterator[str]:
-    """Yields a phrase for each speed-up of the best setting."""
-    best, reference = configuration.best, configuration.configuration.search.reference
-    if best is None:
-        return
-    if configuration.gain_over_zero is not None and best.num_workers:
-        yield f"{configuration.gain_over_zero.speed_up} as fast as without workers"
-    if configuration.gain_over_reference is not None and best.num_workers != reference:
-        rule = "CPUs" if configuration.configuration.ranks == 1 else "CPUs / ranks"
-        gain = configuration.gain_over_reference.speed_up
-        yield f"{gain} as fast as with the usual rule, num_workers = {rule} ({reference})"
+def further(configuration: ConfigurationSummary) -> list[str]:
+    """Lists how sure the answer is, and what its lines do not say of the reasons."""
+    why = conclusion(configuration).why if configuration.best else ""
+    lines = [certainty(configuration), *configuration.conclusions.explanation]
+    return [line for line in lines if line and line != why]
 
 
 def certainty(configuration: ConfigurationSummary) -> str:
@@ -144,8 +162,9 @@ def _environment() -> Environment:
         line=_in_markdown, rows=_rows_in_markdown, target=_target_in_markdown, svg=_svg
     )
     environment.globals.update(
-        setting=setting, pace=pace, gains=gains, certainty=certainty, drawn=drawn, explanation=explanation,
-        formats=formats, snippets=snippets, units=units,
+        conclusion=conclusion, drawn=drawn, explanation=explanation,
+        fastest_of_each=fastest_of_each, formats=formats, further=further, heading=heading, setting=setting,
+        snippets=snippets, units=units,
     )  # fmt: skip
     return environment
 

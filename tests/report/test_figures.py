@@ -78,17 +78,16 @@ def of_grid(name: str) -> tuple[Illustration, ...]:
 
 
 def test_pictures_without_data_are_left_out() -> None:
-    single = figures.of(summary_of_run(search_result(trial(0, 8.0))), lambda _: [])
+    two = search_result(trial(0, 8.0), trial(2, 4.0))
+    single = figures.of(summary_of_run(two), lambda _: [])
     assert [each.name for each in single] == ["time_vs_num_workers"]
     nothing = search_result(failed_trial(0))
-    assert figures.of(summary_of_run(nothing), lambda _: []) == ()
-    assert (
-        figures.of(
-            summary_of_grid(nothing, search_result(error="no such folder")),
-            lambda _: [],
-        )
-        == ()
-    )
+    for found in (
+        summary_of_run(nothing),
+        summary_of_run(search_result(trial(0, 8.0))),
+        summary_of_grid(nothing, search_result(error="no such folder")),
+    ):
+        assert figures.of(found, lambda _: []) == ()
 
 
 def test_the_most_important_pictures_come_first_and_their_descriptions_have_the_main_figures() -> (
@@ -99,24 +98,27 @@ def test_the_most_important_pictures_come_first_and_their_descriptions_have_the_
         for each in figures.of(summary_of_run(searched({})), batches)
     }
     of_four = {each.name: each.alt for each in of_grid("4")}
-    assert list(of_run) == ["time_vs_num_workers", "batch_times"]
-    assert list(of_four) == [
-        "throughput_vs_num_workers",
-        "best_per_configuration",
-        "batch_times",
-    ]
-    assert of_run["time_vs_num_workers"].endswith(" The best: 6.91 with num_workers=4.")
-    assert of_four["throughput_vs_num_workers"].endswith(
-        " The best: 1300 with num_workers=4 (256 · true)."
+    of_all = ["time_vs_num_workers", "where_the_time_goes"]
+    assert list(of_run) == [*of_all, "batch_times"]
+    assert list(of_four) == of_all
+    assert of_run["time_vs_num_workers"] == (
+        "Time against num_workers: num_workers=4 takes 6.91 s ±2.0 % per epoch."
     )
-    assert of_four["best_per_configuration"].endswith(
-        "fastest has num_workers=4 (batch_size=256, pin_memory=true)."
+    assert of_four["time_vs_num_workers"] == (
+        "Time against num_workers: num_workers=4 (256 · true) takes 6.30 s ±2.0 % per epoch."
     )
-    # the fastest
-    assert (
-        of_grid("4")[-1].title
-        == "Time of each batch: dataset=photos batch_size=256 pin_memory=true"
+    assert of_four["where_the_time_goes"] == (
+        "Where the time goes: training step 62 % with num_workers=4 (256 · true)."
     )
+
+
+def test_a_description_has_the_answer_of_each_of_the_first_datasets() -> None:
+    found = grid({"dataset": "abcde"})
+    times, accounts = (each.alt for each in figures.of(found, batches))
+    assert times.startswith("Time against num_workers: a: num_workers=4 takes ")
+    assert times.count("; ") == 4
+    assert times.endswith("; and 1 more.")
+    assert "; d: training step " in accounts
 
 
 @pytest.mark.parametrize("name", ["200", "awkward", "run"])
@@ -144,7 +146,7 @@ def _is_cut(png: Path) -> bool:
 
 @style.styled()
 def figure() -> Picture:
-    made, (axes,) = style.panels("What <script>alert(1)</script> $took$", 1, 1, 1.0)
+    made, (axes,) = style.panels("What <script>alert(1)</script> $took$", 1, 1.0)
     style.legend(made, axes.plot([0, 1], [1.0, 1 / 3], "o-", label="数"), "key")
     return made
 

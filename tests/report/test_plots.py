@@ -1,15 +1,19 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.collections import Collection, LineCollection
+from matplotlib.patches import Rectangle
 
 from nws_sweep.analysis.summary import Summary
-from nws_sweep.records import BatchTime, Estimate, Trial
-from nws_sweep.report.plots import bars, batch_times, facets, line_charts, style
-from nws_sweep.report.plots.bars import Best
-from nws_sweep.report.plots.line_charts import Chart, Curve
+from nws_sweep.analysis.time_ratios import Quantity
+from nws_sweep.records import Account, BatchTime, Estimate, Trial
+from nws_sweep.report.plots import account_bars, batch_times, facets, line_charts, style
+from nws_sweep.report.plots.line_charts import Chart, Curve, Panel
 from tests.factories import (
+    configuration,
     endless_trial,
     estimate,
     failed_trial,
@@ -30,25 +34,26 @@ def grid(**axes: Sequence[Any]) -> Summary:
     )
 
 
-def shape(summary: Summary) -> list[tuple[str, str]]:
-    within, measured = facets.facets(summary)
-    return [(title, facets.label(c, within)) for title, c in measured]
+def shape(summary: Summary) -> dict[str, list[str]]:
+    within = facets.within_dataset(summary)
+    return {
+        name: [facets.label(one, within) for one in configurations]
+        for name, configurations in facets.by_dataset(summary).items()
+    }
 
 
-def test_each_dataset_has_a_panel_and_labels_are_the_values_of_the_rest() -> None:
+def test_configurations_are_divided_by_dataset_and_labels_are_the_values_of_the_rest() -> (
+    None
+):
     found = grid(dataset=("photos", ""), batch_size=(64, 256))
-    assert shape(found) == [
-        ("photos", "64"),
-        ("photos", "256"),
-        ('""', "64"),
-        ('""', "256"),
-    ]
+    assert shape(found) == {"photos": ["64", "256"], '""': ["64", "256"]}
+    sizes = grid(**{"dataset.count": (10, 20)}, batch_size=(64, 256))
+    assert shape(sizes) == {"10": ["64", "256"], "20": ["64", "256"]}
     one = search_result(trial(0, 8.0), failed_trial(1), columns={"seed": 1})
-    assert shape(summary_of_run(one)) == [("", "")]
+    assert shape(summary_of_run(one)) == {"": [""]}
     # Configurations without measurements are left out.
-    assert shape(
-        summary_of_grid(one, search_result(failed_trial(0), columns={"seed": 2}))
-    ) == [("", "1")]
+    failed = search_result(failed_trial(0), columns={"seed": 2})
+    assert shape(summary_of_grid(one, failed)) == {"": ["1"]}
 
 
 def curves_of(**axes: Sequence[Any]) -> Chart:
@@ -58,42 +63,49 @@ def curves_of(**axes: Sequence[Any]) -> Chart:
         search_result(trial(0, 8.0 + n), trial(2, 4.0 + n), columns=columns)
         for n, columns in each
     )
-    return line_charts.throughput(summary_of_grid(*results))
+    return line_charts.times(summary_of_grid(*results))
 
 
-def test_of_many_datasets_the_fastest_are_drawn_and_the_title_says_so() -> None:
-    names = [f"data{number}" for number in range(line_charts.MOST_PANELS + 3)]
+def test_of_many_datasets_the_first_are_drawn_and_the_title_says_so() -> None:
+    names = [f"data{number}" for number in range(facets.MOST_DATASETS + 3)]
     chart = curves_of(dataset=names)
-    assert list(chart.panels) == names[: line_charts.MOST_PANELS]
-    assert chart.left_out == " (the 24 fastest of 27 datasets)"
+    assert list(chart.panels) == names[: facets.MOST_DATASETS]
+    assert chart.left_out == " (12 of 15 datasets)"
     assert curves_of(dataset=names[:2]).left_out == ""
 
 
-def test_throughput_of_a_run_is_one_curve_with_the_ends_of_its_intervals() -> None:
-    chart = line_charts.throughput(
+def test_times_of_a_run_are_one_curve_with_the_ends_of_its_intervals() -> None:
+    chart = line_charts.times(
         summary_of_run(search_result(trial(4, 8.0), failed_trial(2), trial(0, 32.0)))
     )
-    found = {
-        n: Estimate(value=rate, low=rate / 1.5, high=rate / 0.75, n=5)
-        for n, rate in ((0, 256.0), (4, 1024.0))
-    }
+    found = {0: estimate(32.0), 4: estimate(8.0)}
     curve = Curve(label="", points=found, best=4, value=found[4])
-    assert chart == Chart(
-        quantity="samples per second of an epoch", legend_title="", panels={"": [curve]}
-    )
-    assert chart.recommended == [("", curve, found[4])]
-    (axes,) = line_charts.draw(chart, "Throughput").axes
+    assert chart == Chart(legend_title="", panels={"": Panel(Quantity.EPOCH, [curve])})
+    (axes,) = line_charts.draw(chart, "Time").axes
     assert (axes.get_ylabel(), axes.get_xlabel()) == (
-        "samples per second of an epoch",
-        "num_workers (ring: recommended)",
+        "s per epoch",
+        "num_workers (ring: answer; lines: 95 % intervals)",
     )
     assert [np.asarray(line.get_xdata()).tolist() for line in axes.lines] == [
         [0, 4],
         [4],
     ]
     (intervals,) = axes.collections
-    heights = [tuple(np.asarray(path.vertices)[:, 1]) for path in intervals.get_paths()]
-    assert heights == [one.ends for one in found.values()]
+    assert heights(intervals) == [one.ends for one in found.values()]
+
+
+def heights(intervals: Collection) -> list[tuple[float, ...]]:
+    """The ends of error bars."""
+    assert isinstance(intervals, LineCollection)
+    paths = intervals.get_paths()
+    return [tuple(np.asarray(path.vertices)[:, 1]) for path in paths]
+
+
+def test_what_was_measured_with_a_single_number_of_workers_has_no_curve() -> None:
+    single = search_result(trial(2, 8.0), columns={"dataset": "a"})
+    assert line_charts.times(summary_of_run(single)).panels == {}
+    several = search_result(trial(0, 8.0), trial(2, 4.0), columns={"dataset": "b"})
+    assert [*line_charts.times(summary_of_grid(single, several)).panels] == ["b"]
 
 
 def test_the_ring_is_at_the_time_of_the_recommended_settings() -> None:
@@ -107,62 +119,64 @@ def test_the_ring_is_at_the_time_of_the_recommended_settings() -> None:
         (0, 2, 8.0, 4.0),
         (3, 2.0),
     ]
-    assert axes.get_xlabel() == "num_workers (ring: recommended, prefetch_factor=4)"
+    assert heights(axes.collections[-1]) == [estimate(2.0).ends]
+    settings = "prefetch_factor=4"
+    label = f"num_workers (ring: answer, {settings}; lines: 95 % intervals)"
+    assert axes.get_xlabel().replace("\n", " ") == label
     runs = [
-        search_result(trial(0, 8.0), *more, columns={"seed": len(more)})
+        search_result(trial(0, 8.0), trial(1, 6.0), *more, columns={"seed": len(more)})
         for more in ([], [better])
     ]
     (axes,) = line_charts.draw(line_charts.times(summary_of_grid(*runs)), "Time").axes
-    assert (
-        axes.get_xlabel() == "num_workers (ring: recommended, some with other settings)"
+    assert "ring: answer, some with other settings" in axes.get_xlabel().replace(
+        "\n", " "
     )
 
 
-SLOW_START = trial(0, 8.0, measurement=measurement(8.0, epoch_s=16.0))
 EIGHT_S = Estimate(value=8.0, low=None, high=None, n=1)
-RATE = Estimate(value=1024.0, low=1024 / 1.5, high=1024 / 0.75, n=5)
 
 
 @pytest.mark.parametrize(
-    ("chart", "measured", "quantity", "first"),
+    ("measured", "quantity", "first"),
     [
-        (
-            line_charts.times,
-            trial(0, 8.0),
-            "seconds per epoch",
-            Estimate(value=8.0, low=6.0, high=12.0, n=5),
-        ),
-        (
-            line_charts.times,
-            endless_trial(0, 0.064),
-            "seconds per batch",
-            estimate(0.064),
-        ),
-        (line_charts.times, steady(0, 0.0625, None), "seconds per epoch", EIGHT_S),
-        (
-            line_charts.throughput,
-            SLOW_START,
-            "samples per second of an epoch",
-            RATE.scaled(0.5),
-        ),
-        (line_charts.throughput, endless_trial(0, 0.0625), "samples per second", RATE),
+        ([trial(0, 8.0), trial(4, 2.0)], Quantity.EPOCH, estimate(8.0)),
+        # with its start
+        ([trial(0, 8.0, measurement=measurement(8.0, epoch_s=16.0))], Quantity.EPOCH, estimate(16.0)),
+        ([endless_trial(0, 0.0625)], Quantity.BATCH, estimate(0.0625)),
+        ([steady(0, 0.0625, None)], Quantity.EPOCH, EIGHT_S),
     ],
-)
+)  # fmt: skip
 def test_values_are_those_of_an_epoch_with_its_start_or_of_a_batch_if_its_length_is_unknown(
-    chart: Callable[[Summary], Chart], measured: Trial, quantity: str, first: Estimate
+    measured: list[Trial], quantity: Quantity, first: Estimate
 ) -> None:
     interrupted = trial(1, 8.0, measurement=None, finished=False)
-    found = chart(summary_of_run(search_result(measured, interrupted)))
-    assert (found.quantity, found.panels[""][0].points) == (quantity, {0: first})
+    found = summary_of_run(search_result(*measured, interrupted)).configurations
+    assert facets.quantity_of(found) is quantity
+    assert facets.time_with_interval(measured[0], quantity) == first
+
+
+def test_batches_of_several_sizes_are_compared_by_sample() -> None:
+    results = []
+    for size in (64, 256):
+        settings = loader_settings(batch_size=size)
+        measured = replace(endless_trial(0, 0.0625), settings=settings)
+        columns = {"batch_size": size}
+        searched = configuration(columns, loader=settings)
+        results.append(search_result(measured, configuration=searched))
+    assert facets.quantity_of(summary_of_grid(*results).configurations) is (
+        Quantity.SAMPLE
+    )
 
 
 def test_curves_differ_in_colour_then_in_dash_and_of_many_only_the_best_have_names() -> (
     None
 ):
     chart = curves_of(seed=range(20))
-    assert [curve.look for curve in chart.panels[""]] == [*range(8), *[None] * 12]
-    assert len(chart.recommended) == 8
-    figure = line_charts.draw(chart, "Throughput")
+    assert [curve.look for curve in chart.panels[""].curves] == [
+        *range(8),
+        *[None] * 12,
+    ]
+    figure = line_charts.draw(chart, "Time")
     named = [
         line
         for line in figure.axes[0].lines
@@ -170,7 +184,7 @@ def test_curves_differ_in_colour_then_in_dash_and_of_many_only_the_best_have_nam
     ]
     assert [line.get_color() for line in named] == [*style.COLOURS, *style.COLOURS[:2]]
     assert [line.get_linestyle() for line in named] == ["-"] * 6 + ["--"] * 2
-    assert len(figure.axes[0].lines) == 20 + len(chart.recommended)
+    assert len(figure.axes[0].lines) == 20 + 8
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [
         *map(str, range(8)),
         "12 more",
@@ -179,14 +193,20 @@ def test_curves_differ_in_colour_then_in_dash_and_of_many_only_the_best_have_nam
 
 def test_the_fastest_curves_of_each_dataset_have_names() -> None:
     results = (
-        search_result(trial(0, seconds), columns={"dataset": name, "seed": seed})
+        search_result(
+            trial(0, seconds),
+            trial(2, seconds),
+            columns={"dataset": name, "seed": seed},
+        )
         for seed in range(12)
         for name, seconds in (("fast", 1.0 + seed), ("slow", 100.0 * (12 - seed)))
     )
-    panels = line_charts.throughput(summary_of_grid(*results)).panels
-    assert [(title, first.label, first.look is None) for title, (first, *_) in panels.items()] == [
-        ("fast", "0", False), ("slow", "11", False)
-    ]  # fmt: skip
+    panels = line_charts.times(summary_of_grid(*results)).panels
+    found = {
+        name: (panel.curves[0].label, panel.curves[0].look is None)
+        for name, panel in panels.items()
+    }
+    assert found == {"fast": ("0", False), "slow": ("11", False)}
 
 
 def test_curves_that_differ_little_are_one_with_the_intervals_of_all() -> None:
@@ -196,74 +216,94 @@ def test_curves_that_differ_little_are_one_with_the_intervals_of_all() -> None:
         )
         for seed, times in enumerate((1.0, 1.04, 1.08))
     )
-    first, last = line_charts.throughput(summary_of_grid(*results)).panels[""]
+    first, last = line_charts.times(summary_of_grid(*results)).panels[""].curves
     assert (first.label, last.label) == ("0, 1", "2")
-    assert first.points[0].ends == pytest.approx((1024 / 1.5 / 1.04, 1024 / 0.75))
+    assert first.points[0].ends == pytest.approx((0.75 * 8, 1.5 * 8 * 1.04))
 
 
-def test_rates_of_very_different_size_are_on_a_logarithmic_axis_and_every_axis_has_three_labels() -> (
+@pytest.mark.parametrize(
+    ("slow", "scale"), [(100.0, "log"), (25.0, "log"), (2.0, "linear"), (1.0, "linear")]
+)
+@pytest.mark.parametrize("numbers", [(0, 1), (0, 2), (3, 5), (0, 31, 63, 1000)])
+def test_every_axis_has_three_labels_and_times_of_very_different_size_are_logarithmic(
+    slow: float, scale: str, numbers: tuple[int, ...]
+) -> None:
+    trials = [trial(number, 1.0) for number in numbers[:-1]]
+    found = search_result(*trials, trial(numbers[-1], slow))
+    figure = line_charts.draw(line_charts.times(summary_of_run(found)), "Time")
+    style.rendered(figure, "png")
+    (axes,) = figure.axes
+    assert axes.get_yscale() == scale
+    for axis, ends in ((axes.yaxis, axes.get_ylim()), (axes.xaxis, axes.get_xlim())):
+        assert (
+            sum(min(ends) <= place <= max(ends) for place in axis.get_majorticklocs())
+            >= 3
+        )
+    assert {numbers[-1]} <= {*axes.get_xticks()}
+
+
+def test_all_datasets_have_the_same_axis_of_num_workers_and_the_unit_of_their_answer() -> (
     None
 ):
-    for slow, scale in (
-        (100.0, "log"),
-        (25.0, "log"),
-        (2.0, "linear"),
-        (1.0, "linear"),
-    ):
-        found = summary_of_run(search_result(trial(0, 1.0), trial(3, slow)))
-        figure = line_charts.draw(line_charts.throughput(found), "Throughput")
-        style.rendered(figure, "png")
-        (axes,) = figure.axes
-        assert axes.get_yscale() == scale
-        for axis, ends in (
-            (axes.yaxis, axes.get_ylim()),
-            (axes.xaxis, axes.get_xlim()),
-        ):
-            assert (
-                sum(
-                    min(ends) <= place <= max(ends)
-                    for place in axis.get_majorticklocs()
-                )
-                >= 3
-            )
+    results = (
+        search_result(trial(0, 2 * least_s), trial(number, least_s), columns={"dataset": name})
+        for name, least_s, number in (("a", 0.001, 2), ("b", 3.0, 4), ("c", 600.0, 64))
+    )  # fmt: skip
+    figure = line_charts.draw(line_charts.times(summary_of_grid(*results)), "Time")
+    units = ["ms per epoch", "s per epoch", "min per epoch"]
+    assert [axes.get_ylabel() for axes in figure.axes] == units
+    first, *others = (axes.get_xlim() for axes in figure.axes)
+    assert others == [first] * 2
+    assert first[0] < 0
+    assert first[1] > 64
 
 
-def best(rate: float, num_workers: int = 1, seed: int = 0) -> Best:
-    return Best(
-        {"seed": str(seed)},
-        Estimate(value=rate, low=rate, high=rate, n=5),
-        num_workers,
-        gain=None,
+def accounted(num_workers: int, epoch_s: float, step_s: float) -> Trial:
+    account = Account(step_s=step_s, making_s=epoch_s - step_s)
+    return trial(
+        num_workers, epoch_s, measurement=measurement(epoch_s, account=account)
     )
 
 
-def test_bars_are_the_best_settings_the_fastest_first_with_their_intervals_and_gains() -> (
+def test_the_time_goes_into_the_parts_of_the_account_of_each_candidate() -> None:
+    found = search_result(
+        accounted(0, 8.0, 2.0), accounted(2, 4.0, 2.0), trial(4, 16.0)
+    )
+    panels = account_bars.panels_of(summary_of_run(found))
+    rows = [(row.name, row.account.making_s, row.total) for row in panels[""].rows]
+    assert rows == [("0", 6.0, "8.0 s"), ("2 (answer)", 2.0, "4.0 s")]
+    figure = account_bars.draw(panels, "Where the time goes")
+    (axes,) = figure.axes
+    lengths = [
+        patch.get_width() for patch in axes.patches if isinstance(patch, Rectangle)
+    ]
+    assert lengths[:4] == [2.0, 2.0, 6.0, 2.0]  # steps, then making samples
+    assert {*lengths[4:]} == {0.0}
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "training step",
+        "making samples",
+    ]
+
+
+def test_of_a_grid_the_time_goes_by_dataset_and_of_many_configurations_the_fastest_are_shown() -> (
     None
 ):
-    found = summary_of_grid(
-        search_result(trial(0, 32.0), trial(4, 16.0), columns={"batch_size": 64}),
-        search_result(trial(0, 4.0), trial(4, 8.0), columns={"batch_size": 128}),
-        search_result(failed_trial(0), columns={"batch_size": 512}),
-    )
-    rates = [
-        Estimate(value=rate, low=rate / 1.5, high=rate / 0.75, n=5)
-        for rate in (2048.0, 512.0)
+    results = [
+        search_result(
+            accounted(0, 8.0 + seed, 2.0), columns={"dataset": name, "seed": seed}
+        )
+        for name, seeds in (("a", 14), ("b", 2))
+        for seed in range(seeds)
     ]
-    gain = found.configurations[0].gain_over_zero
-    expected = [
-        Best({"batch_size": "128"}, rates[0], 0, None),
-        Best({"batch_size": "64"}, rates[1], 4, gain),
+    panels = account_bars.panels_of(summary_of_grid(*results))
+    assert [(len(panel.rows), panel.left_out) for panel in panels.values()] == [
+        (12, 2),
+        (2, 0),
     ]
-    assert bars.best_of_each(found) == expected
-
-
-def test_of_many_the_fastest_are_shown_and_the_range_of_the_others() -> None:
-    rows = [best(1000 / (1 + n), seed=n) for n in range(200)]
-    (axes,) = bars.draw_best(rows, "Best", "samples per second of an epoch").axes
-    texts = [text.get_text() for text in axes.texts]
-    assert axes.get_title(loc="left") == "seed: samples/s (num_workers), vs 0 workers"
-    assert (len(texts), texts[0], texts[-1]) == (24, "1000 (1)", "41.7 (1)")
-    assert axes.get_xlabel().endswith(" (line: 95 % interval); 176 more: 5.00 to 40.0")
+    assert [row.name for row in panels["b"].rows] == ["0: 0", "1: 0"]
+    first, last = account_bars.draw(panels, "Where the time goes").axes
+    assert first.get_xlabel() == "s per epoch (2 slower rows left out)"
+    assert last.get_title(loc="left") == "b\nseed: num_workers"
 
 
 def timeline(num_workers: int, *wait_s: float, settings: str = "") -> list[BatchTime]:

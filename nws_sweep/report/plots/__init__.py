@@ -2,9 +2,9 @@
 
 May import: ``analysis`` and below.
 
-- ``line_charts``: values against num_workers; ``batch_times``
-- ``bars``: the best settings; what makes a sample expensive
-- ``facets``: how the configurations of a grid are divided among panels
+- ``line_charts``: times against num_workers; ``batch_times``
+- ``account_bars``: where the time goes; ``stage_bars``: what makes a sample expensive
+- ``facets``: how the configurations of a grid are divided by dataset
 - ``style``: the style of all figures
 """
 

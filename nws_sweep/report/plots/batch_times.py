@@ -70,7 +70,7 @@ def draw_timelines(
     candidates = picked([*lines], best)
     if len(lines) > len(candidates):
         title += f" ({len(candidates)} of {len(lines)} candidates)"
-    figure, panels = style.panels(title, len(candidates), 1, 1.05, sharey=True)
+    figure, panels = style.panels(title, len(candidates), 1.15, sharey=True)
     shown, largest = [], 1
     for axes, candidate in zip(panels, candidates, strict=True):
         size = math.ceil(len(lines[candidate]) * len(candidates) / _MOST_STEPS)

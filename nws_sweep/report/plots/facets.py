@@ -1,34 +1,67 @@
-"""Divides the configurations of a grid among panels. Pure."""
+"""Divides the configurations of a grid by their dataset: times of two datasets are
+never compared. Pure."""
 
 from collections.abc import Sequence
 
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
-from nws_sweep.records import shown
+from nws_sweep.analysis.time_ratios import Quantity, time_of
+from nws_sweep.records import Estimate, Trial, shown
 
-DATASET = "dataset"
 BETWEEN = " · "
+MOST_DATASETS = 12  # in a picture, and with a card on the page
+_DATASET = "dataset"
 
 
-def facets(
-    summary: Summary,
-) -> tuple[tuple[str, ...], list[tuple[str, ConfigurationSummary]]]:
-    """Divides the measured configurations among panels, one for each dataset; lists the
-    columns that differ in them.
+def by_dataset(summary: Summary) -> dict[str, list[ConfigurationSummary]]:
+    """Lists the measured configurations of each dataset, in the order of measuring.
 
-    The title of a panel is empty if all have the same dataset.
+    The name of the dataset is empty if all have the same one.
     """
-    names = [*summary.distinguishing]
-    has_panels = DATASET in names
-    if has_panels:
-        names.remove(DATASET)
+    names = [name for name in summary.distinguishing if _is_of_dataset(name)]
+    datasets: dict[str, list[ConfigurationSummary]] = {}
+    for configuration in summary.configurations:
+        if configuration.best:
+            datasets.setdefault(label(configuration, names), []).append(configuration)
+    return datasets
+
+
+def within_dataset(summary: Summary) -> tuple[str, ...]:
+    """Names the columns that differ between configurations of the same dataset."""
+    return tuple(name for name in summary.distinguishing if not _is_of_dataset(name))
+
+
+def _is_of_dataset(name: str) -> bool:
+    return name.partition(".")[0] == _DATASET
+
+
+def fastest(configurations: Sequence[ConfigurationSummary]) -> ConfigurationSummary:
+    """Selects the fastest of these configurations of one dataset; of undecided ones if
+    there is no answer."""
+    return max(configurations, key=lambda c: (c.answer is not None, c.best_rate))
+
+
+def quantity_of(configurations: Sequence[ConfigurationSummary]) -> Quantity:
+    """Selects what a time is of: an epoch; without its length a batch, or a sample of
+    batches of several sizes."""
     measured = [
-        configuration for configuration in summary.configurations if configuration.best
+        trial
+        for configuration in configurations
+        for trial in configuration.worker_trials
+        if trial.objective_s is not None
     ]
-    panels = [
-        (cell(configuration, DATASET) if has_panels else "", configuration)
-        for configuration in measured
-    ]
-    return tuple(names), panels
+    if all(trial.batches for trial in measured):
+        return Quantity.EPOCH
+    sizes = {trial.settings.batch_size for trial in measured}
+    return Quantity.BATCH if len(sizes) == 1 else Quantity.SAMPLE
+
+
+def time_with_interval(trial: Trial, quantity: Quantity) -> Estimate | None:
+    """Gives the time of a trial, s; that of an epoch with the relative interval of its
+    batches. None if unknown."""
+    time_s, batch_s = time_of(trial, quantity), time_of(trial, Quantity.BATCH)
+    if quantity is Quantity.EPOCH and time_s and batch_s:
+        return batch_s.scaled(time_s.value / batch_s.value)
+    return time_s
 
 
 def cell(configuration: ConfigurationSummary, name: str) -> str:

@@ -1,8 +1,7 @@
-"""Values against num_workers: throughput or time, a panel per dataset, from a pure
-value."""
+"""Times against num_workers, a panel for each dataset, from a pure value."""
 
-import textwrap
-from collections.abc import Callable, Mapping, Sequence, Set
+import math
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from matplotlib.artist import Artist
@@ -10,30 +9,25 @@ from matplotlib.axes import Axes
 from matplotlib.container import Container
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
-from nws_sweep.analysis.time_ratios import Quantity, time_of
-from nws_sweep.records import Estimate, Trial
+from nws_sweep.analysis.time_ratios import Quantity
+from nws_sweep.records import Estimate
 from nws_sweep.report.plots import facets, style
-from nws_sweep.report.plots.facets import BETWEEN
+from nws_sweep.report.plots.facets import BETWEEN, MOST_DATASETS
 from nws_sweep.report.plots.style import (
     COLOURS,
     DASHES,
-    LETTER,
     MARKERS,
     MUTED,
     PAPER,
     WIDTH,
 )
 
-# of one picture, one for each dataset: a thousand take minutes, and no page shows them
-MOST_PANELS = 24
 _MOST_NAMED = 8  # curves in the legend
 _ALIKE = 0.05  # relative difference of values up to which curves are drawn as one
-
-
-_Measure = Callable[[ConfigurationSummary, Trial], Estimate | None]
+_LABELS = (0, 1, 2)  # at least, on the axis of num_workers
+_APART = 0.09  # of the axis, between two of its labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +35,7 @@ class Curve:
     """The line of a configuration."""
 
     label: str  # values of the columns that differ within the panel
-    # by num_workers, ascending, with the settings of the configuration
+    # seconds by num_workers, ascending, with the settings of the configuration
     points: Mapping[int, Estimate]
     best: int  # recommended num_workers
     value: Estimate | None  # of the recommended candidate
@@ -57,103 +51,119 @@ class Curve:
         return [*values, self.value] if self.value else values
 
 
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """The curves of one dataset."""
+
+    quantity: Quantity  # that takes the seconds
+    curves: list[Curve]
+
+    @property
+    def fastest(self) -> Curve | None:
+        """The curve with the fastest recommended candidate; None without an answer."""
+        decided = [curve for curve in self.curves if curve.value]
+        return min(decided, key=_recommended_s, default=None)
+
+    @property
+    def numbers(self) -> set[int]:
+        """The num_workers of all points and rings."""
+        numbers = set()
+        for curve in self.curves:
+            numbers |= {*curve.points, curve.best}
+        return numbers
+
+
+def _recommended_s(curve: Curve) -> float:
+    return curve.value.value if curve.value else math.inf
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """A quantity against num_workers."""
+    """Times against num_workers."""
 
-    quantity: str  # label of the vertical axis, with its unit
     # columns of the curves' labels; empty if there is one curve in each panel
     legend_title: str
-    panels: dict[str, list[Curve]]  # by title
+    panels: dict[str, Panel]  # by dataset
     left_out: str = ""  # what the title says if there are too many panels
 
     @property
-    def recommended(self) -> list[tuple[str, Curve, Estimate]]:
-        """The recommended candidates of the curves in the legend: panel, curve,
-        value."""
-        recommended = []
-        for title, curves in self.panels.items():
-            for curve in curves:
-                if curve.value and curve.look is not None:
-                    recommended.append((title, curve, curve.value))
-        return recommended
-
-
-def throughput(summary: Summary) -> Chart:
-    """Charts samples per second of an epoch, or steady ones if its length is unknown,
-    where measured."""
-    return _chart(summary, summary.rate_unit, ConfigurationSummary.rate)
+    def changed(self) -> set[str]:
+        """The settings of ringed candidates that differ from the configuration."""
+        return {
+            curve.changed
+            for panel in self.panels.values()
+            for curve in panel.curves
+            if curve.value and curve.look is not None
+        }
 
 
 def times(summary: Summary) -> Chart:
-    """Charts seconds per epoch, or per batch if the length of an epoch is unknown,
-    where measured."""
-    quantity = Quantity.EPOCH if summary.has_lengths else Quantity.BATCH
-    return _chart(
-        summary,
-        f"seconds per {quantity.value}",
-        lambda _, trial: _time(trial, quantity),
-    )
-
-
-def _time(trial: Trial, quantity: Quantity) -> Estimate | None:
-    """Gives the time of an epoch, s, with the relative interval of its batches, or of a
-    batch; None if unknown."""
-    time_s, batch_s = time_of(trial, quantity), time_of(trial, Quantity.BATCH)
-    return (
-        batch_s.scaled(time_s.value / batch_s.value) if time_s and batch_s else time_s
-    )
-
-
-def _chart(summary: Summary, quantity: str, measure: _Measure) -> Chart:
-    within, divided = facets.facets(summary)
-    most: dict[str, float] = {}  # samples per second of the fastest of each panel
-    for title, configuration in divided:
-        most[title] = max(most.get(title, 0.0), configuration.best_rate)
-
-    def slowness(place: tuple[str, ConfigurationSummary]) -> float:
-        title, configuration = place
-        return -configuration.best_rate / (most[title] or 1.0)
-
-    # of the labels: first of the configurations nearest to the fastest of their panel
-    looks: dict[str, int] = {}
-    panels: dict[str, list[Curve]] = {title: [] for title in most}
-    for title, configuration in sorted(divided, key=slowness):
-        label = facets.label(configuration, within)
-        look = looks.setdefault(label, len(looks))
-        curve = _curve(configuration, label, look, measure)
-        if curve.points:
-            panels[title].append(curve)
-    merged = {title: _merged(curves) for title, curves in panels.items() if curves}
+    """Charts the measured times of each dataset of which two num_workers were measured
+    with the same settings."""
+    within, datasets = facets.within_dataset(summary), facets.by_dataset(summary)
+    looks = _looks([*datasets.values()], within)
+    panels = {}
+    for dataset, configurations in datasets.items():
+        panel = _panel(configurations, within, looks)
+        if any(len(curve.points) > 1 for curve in panel.curves):
+            panels[dataset] = panel
     left_out = ""
-    if len(merged) > MOST_PANELS:
-        left_out = f" (the {MOST_PANELS} fastest of {len(merged)} datasets)"
-        for title in sorted(merged, key=lambda title: -most[title])[MOST_PANELS:]:
-            del merged[title]
-    return Chart(
-        quantity=quantity,
-        legend_title=BETWEEN.join(within),
-        panels=merged,
-        left_out=left_out,
-    )
+    if len(panels) > MOST_DATASETS:
+        left_out = f" ({MOST_DATASETS} of {len(panels)} datasets)"
+        panels = dict([*panels.items()][:MOST_DATASETS])
+    return Chart(legend_title=BETWEEN.join(within), panels=panels, left_out=left_out)
+
+
+def _looks(
+    datasets: Sequence[Sequence[ConfigurationSummary]], within: Sequence[str]
+) -> dict[str, int]:
+    """Numbers the labels of curves: first those of the configurations that are nearest
+    to the fastest of their dataset."""
+    nearness: dict[str, float] = {}
+    for configurations in datasets:
+        most = max(configuration.best_rate for configuration in configurations) or 1.0
+        for configuration in configurations:
+            label = facets.label(configuration, within)
+            near = configuration.best_rate / most
+            nearness[label] = max(near, nearness.get(label, 0.0))
+    ordered = sorted(nearness, key=lambda label: -nearness[label])
+    return {label: look for look, label in enumerate(ordered)}
+
+
+def _panel(
+    configurations: Sequence[ConfigurationSummary],
+    within: Sequence[str],
+    looks: Mapping[str, int],
+) -> Panel:
+    quantity = facets.quantity_of(configurations)
+    curves = []
+    for configuration in sorted(configurations, key=lambda c: -c.best_rate):
+        label = facets.label(configuration, within)
+        curve = _curve(configuration, label, looks[label], quantity)
+        if curve.points:
+            curves.append(curve)
+    return Panel(quantity, _merged(curves))
 
 
 def _curve(
-    configuration: ConfigurationSummary, label: str, look: int, measure: _Measure
+    configuration: ConfigurationSummary, label: str, look: int, quantity: Quantity
 ) -> Curve:
     """Makes the curve of a configuration that has been measured."""
     best = configuration.best
     assert best is not None  # ``facets`` leaves the others out
     points = {}
     for trial in configuration.worker_trials:
-        value = measure(configuration, trial) if trial.objective_s is not None else None
+        if trial.objective_s is None:
+            continue
+        value = facets.time_with_interval(trial, quantity)
         if value:
             points[trial.num_workers] = value
+    answer = configuration.answer
     return Curve(
         label=label,
         points=points,
         best=best.num_workers,
-        value=measure(configuration, best) if configuration.answer else None,
+        value=facets.time_with_interval(answer, quantity) if answer else None,
         changed=configuration.changed_settings,
         look=look if look < _MOST_NAMED else None,
     )
@@ -194,26 +204,21 @@ def _are_alike(first: Curve, second: Curve) -> bool:
 
 @style.styled()
 def draw(chart: Chart, title: str) -> Figure:
-    """Draws the panels with a legend below."""
+    """Draws the panels, with the same axis of num_workers, and a legend below."""
     count = len(chart.panels)
-    columns = {1: 1, 2: 2, 4: 2}.get(count, 3)
-    figure, panels = style.panels(
-        title + chart.left_out, count, columns, 3.4 if count == 1 else 2.0
-    )
-    for axes, (name, curves) in zip(panels, chart.panels.items(), strict=True):
-        axes.set_title(style.fitting(name, WIDTH / columns - 0.6))
-        _draw_panel(axes, curves)
-    for axes in panels[::columns]:
-        axes.set_ylabel(chart.quantity)
-    label = _axis({curve.changed for _, curve, _ in chart.recommended})
-    for axes in panels[-columns:]:
-        axes.set_xlabel(textwrap.fill(label, int((WIDTH / columns - 0.3) / LETTER)))
+    row = 2.7 if count == 1 else 1.6
+    figure, panels = style.panels(title + chart.left_out, count, row, sharex=True)
+    for axes, (dataset, panel) in zip(panels, chart.panels.items(), strict=True):
+        axes.set_title(style.fitting(dataset, WIDTH - 0.6), weight="bold")
+        _draw_panel(axes, panel)
+    numbers: set[int] = set()
+    for panel in chart.panels.values():
+        numbers |= panel.numbers
+    _scale_numbers(panels[-1], numbers)
+    panels[-1].set_xlabel(style.wrapped(_axis(chart.changed), WIDTH - 0.7))
     if chart.legend_title:
-        style.legend(
-            figure,
-            _entries(chart, panels),
-            f"{style.fitting(chart.legend_title, WIDTH - 1)}:",
-        )
+        heading = f"{style.fitting(chart.legend_title, WIDTH - 0.6)}:"
+        style.legend(figure, _entries(chart, panels), heading)
     return figure
 
 
@@ -221,15 +226,13 @@ def _axis(changed: Set[str]) -> str:
     """Labels the horizontal axis: what rings mark, with the settings of the recommended
     candidates."""
     if not changed:
-        return "num_workers"
+        return "num_workers (lines: 95 % intervals)"
     if len(changed) > 1:
-        return "num_workers (ring: recommended, some with other settings)"
-    (settings,) = changed
-    return (
-        f"num_workers (ring: recommended, {settings})"
-        if settings
-        else "num_workers (ring: recommended)"
-    )
+        ring = "answer, some with other settings"
+    else:
+        (settings,) = changed
+        ring = f"answer, {settings}" if settings else "answer"
+    return f"num_workers (ring: {ring}; lines: 95 % intervals)"
 
 
 def _entries(chart: Chart, panels: Sequence[Axes]) -> list[Artist | Container]:
@@ -238,48 +241,73 @@ def _entries(chart: Chart, panels: Sequence[Axes]) -> list[Artist | Container]:
         handles, _ = axes.get_legend_handles_labels()
         entries |= {handle.get_label(): handle for handle in handles}
     nameless = sum(
-        curve.look is None for curves in chart.panels.values() for curve in curves
+        curve.look is None for panel in chart.panels.values() for curve in panel.curves
     )
     more = Line2D([], [], color=MUTED, linewidth=0.5, label=f"{nameless} more")
     return [*entries.values(), more] if nameless else [*entries.values()]
 
 
-def _draw_panel(axes: Axes, curves: list[Curve]) -> None:
-    for curve in curves:
-        _draw_curve(axes, curve)
-    values: list[float] = []
-    numbers: set[int] = set()
-    for curve in curves:
-        values += [estimate.value for estimate in curve.values]
-        numbers |= {*curve.points, curve.best}
-    style.scale_values(axes, values)
+def _draw_panel(axes: Axes, panel: Panel) -> None:
+    values_s = [value.value for curve in panel.curves for value in curve.values]
+    factor, unit = style.time_unit(min(values_s))
+    for curve in panel.curves:
+        _draw_curve(axes, curve, factor)
+    style.scale_values(axes, [factor * value_s for value_s in values_s])
+    axes.set_ylabel(f"{unit} per {panel.quantity.value}")
     axes.grid(axis="y")
-    candidates = sorted(numbers)
-    axes.set_xlim(candidates[0] - 0.5, candidates[-1] + 0.5)
-    axes.xaxis.set_major_locator(
-        MaxNLocator(nbins="auto", integer=True, steps=[1, 2, 4, 5, 10])
-    )
-    axes.set_xticks(candidates, minor=True)
 
 
-def _draw_curve(axes: Axes, curve: Curve) -> None:
+def _scale_numbers(axes: Axes, numbers: Set[int]) -> None:
+    """Gives each doubling of the workers the same room, and labels measured numbers as
+    far as they fit."""
+    last = max(*numbers, *_LABELS)
+    axes.set_xscale("symlog", base=2, linthresh=1, linscale=0.5)
+    # a little room for the rings at both ends
+    axes.set_xlim(-0.3, last * 2**0.3)
+    axes.set_xticks(_spaced([0, last, *sorted(numbers), *_LABELS], _doublings(last)))
+    axes.set_xticks(sorted(numbers), minor=True)
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("")
+
+
+def _doublings(number: int) -> float:
+    """Where a num_workers is on the axis: 0, 1, 2, 4 and 8 are equally far apart."""
+    return 1 + math.log2(number) if number else 0.0
+
+
+def _spaced(numbers: Iterable[int], width: float) -> list[int]:
+    """Keeps the numbers, the first ones first, whose labels do not touch on an axis of
+    this width."""
+    kept: list[int] = []
+    for number in numbers:
+        place = _doublings(number)
+        distances = [abs(place - _doublings(label)) for label in kept]
+        if min(distances, default=width) >= _APART * width:
+            kept.append(number)
+    return sorted(kept)
+
+
+def _draw_curve(axes: Axes, curve: Curve, factor: float) -> None:
     """Draws points with their intervals, the recommended candidate ringed."""
+    points = {number: time.scaled(factor) for number, time in curve.points.items()}
+    places, heights = [*points], [time.value for time in points.values()]
     if curve.look is None:
-        axes.plot(*_places(curve.points), color=MUTED, linewidth=0.5, zorder=1)
+        axes.plot(places, heights, color=MUTED, linewidth=0.5, zorder=1)
         return
     dash, index = divmod(curve.look, len(COLOURS))
     colour = COLOURS[index]
     axes.errorbar(
-        *_places(curve.points), style.errors([*curve.points.values()]), color=colour, elinewidth=1,
+        places, heights, style.errors([*points.values()]), color=colour, elinewidth=1,
         linestyle=DASHES[dash], marker=MARKERS[index], markersize=4.5, markerfacecolor=PAPER if dash else colour,
         label=style.fitting(curve.label, 3.1),
     )  # fmt: skip
     if curve.value:
+        value = curve.value.scaled(factor)
         axes.plot(
-            curve.best, curve.value.value, "o", markersize=11, markerfacecolor="none", markeredgecolor=colour,
-            markeredgewidth=1.2, clip_on=False,
+            curve.best, value.value, "o", markersize=12, markerfacecolor="none",
+            markeredgecolor=colour, markeredgewidth=1.4, clip_on=False,
         )  # fmt: skip
-
-
-def _places(points: Mapping[int, Estimate]) -> tuple[list[int], list[float]]:
-    return [*points], [estimate.value for estimate in points.values()]
+        if curve.changed:  # no point of the curve, which would have the interval
+            axes.errorbar(
+                curve.best, value.value, style.errors([value]), fmt="none", ecolor=colour, elinewidth=1
+            )  # fmt: skip

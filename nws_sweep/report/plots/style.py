@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.container import Container
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 from numpy.typing import NDArray
 
 from nws_sweep.records import Estimate
@@ -35,14 +35,19 @@ BAND = "#e9e9e9"
 PAPER = "#ffffff"
 MARKERS = "osD^vX"
 DASHES = ("-", (0, (4, 1.6)), (0, (1.2, 1.4)))
-WIDTH = 7.6  # inches
-LINE = 0.165  # inches, a line of text
+# inches: the letters of a picture that is as wide as a phone stay legible
+WIDTH = 5.2
+LINE = 0.2  # inches, a line of text
 TITLE = 0.4  # inches, a title of one line
-LETTER = 0.07  # inches, an average letter
-_TITLE_WIDTH = 78  # characters
+LETTER = 0.087  # inches, an average letter
+_TITLE_WIDTH = 50  # characters
 _LOG_FROM = 20  # largest / smallest value from which an axis is logarithmic
 _CUT = 1.5  # times the largest value, where intervals end at the latest
+_ROOM = 1.2  # times the largest value on a logarithmic axis, at least
 _GROUPED_FROM = 10_000  # numbers with a comma
+_TICKS = 3  # labelled on each axis, at least
+# seconds from which a unit is used, units of a second
+_TIME_UNITS = ((120.0, 1 / 60, "min"), (1.0, 1.0, "s"), (1e-3, 1e3, "ms"))
 
 _STYLE = matplotlib.rc_params_from_file(
     Path(__file__).parents[1] / "templates/figures.mplstyle", use_default_template=False
@@ -70,25 +75,21 @@ class Picture(Figure):
 
 
 def panels(
-    title: str, count: int, columns: int, row: float, **how: Any
+    title: str, count: int, row: float, **how: Any
 ) -> tuple[Picture, list[Axes]]:
-    """Makes a figure with a title and ``count`` axes in ``columns`` columns, each
+    """Makes a figure with a title and ``count`` axes below each other, which are
     ``row`` inches high."""
-    rows = max(1, -(-count // columns))
     lines = textwrap.wrap(
         shortened(title, 3 * _TITLE_WIDTH), _TITLE_WIDTH, break_on_hyphens=False
     )
-    size = WIDTH, TITLE + LINE * (len(lines) - 1) + rows * row
+    size = WIDTH, TITLE + LINE * (len(lines) - 1) + count * row
     figure = Picture(
         figsize=size, dpi=120, layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06)
     )
     figure.suptitle(
         "\n".join(map(plain, lines)), x=0.01, ha="left", size=11, weight="bold"
     )
-    axes = [*figure.subplots(rows, columns, squeeze=False, **how).flat]
-    for unused in axes[count:]:
-        unused.remove()
-    return figure, axes[:count]
+    return figure, [*figure.subplots(count, 1, squeeze=False, **how).flat]
 
 
 def legend(
@@ -117,14 +118,34 @@ def scale_values(axes: Axes, values: Sequence[float]) -> None:
     low, high = axes.get_ylim()
     if max(values) > _LOG_FROM * min(values) > 0:
         axes.set_yscale("log")
-        axes.set_ylim(max(low, min(values) / _CUT), min(high, max(values) * _CUT))
+        bottom, top = min(values) / _CUT, max(values) * _CUT
+        # the ends were chosen for a linear axis, where points are farther from them
+        axes.set_ylim(max(low, bottom), min(max(high, max(values) * _ROOM), top))
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_minor_formatter(NullFormatter())
     else:
         axes.set_ylim(0, min(high, max(values) * _CUT) or None)
+        axes.yaxis.set_major_locator(MaxNLocator(5, min_n_ticks=_TICKS))
     axes.yaxis.set_major_formatter(
         lambda value, _: f"{value:,.0f}" if value >= _GROUPED_FROM else f"{value:.6g}"
     )
+
+
+def name_rows(axes: Axes, names: Sequence[str]) -> None:
+    """Names the rows, the first one on top."""
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x")
+
+
+def time_unit(shortest_s: float) -> tuple[float, str]:
+    """Selects the unit of an axis by its shortest time, as tables write it: how many
+    there are in a second, and its name."""
+    for least_s, factor, name in _TIME_UNITS:
+        if shortest_s >= least_s:
+            return factor, name
+    return 1e6, "µs"
 
 
 def errors(estimates: Sequence[Estimate]) -> NDArray[np.float64]:
@@ -154,6 +175,18 @@ def shortened(text: str, most: int) -> str:
 def fitting(text: str, inches: float) -> str:
     """Writes the text in a line, shortened to about this width."""
     return shortened(plain(text), int(inches / LETTER))
+
+
+def ending(text: str, inches: float) -> str:
+    """Writes the end of the text in a line of about this width: names of code differ
+    there."""
+    line, most = plain(text), int(inches / LETTER)
+    return line if len(line) <= most else f"…{line[1 - most :]}"
+
+
+def wrapped(text: str, inches: float) -> str:
+    """Breaks the text into lines of about this width."""
+    return textwrap.fill(plain(text), int(inches / LETTER))
 
 
 def rendered(figure: Figure, kind: str) -> bytes:

@@ -25,7 +25,7 @@
     const heads = [...live.querySelectorAll("th")];
     const portion = 25;
     const words = data.map((row) => row.join(" ").toLowerCase());
-    const numeric = heads.map((_, column) => data.some((row) => !isNaN(valueOf(row[column]))) &&
+    const numeric = heads.map((_, column) =>
       data.every((row) => !isNaN(valueOf(row[column])) || MISSING.includes(row[column])));
     let order = data.map((_, index) => index);
     let limit = portion;
@@ -38,7 +38,7 @@
         const row = body.insertRow();
         data[index].forEach((text, column) => {
           const cell = row.insertCell();
-          cell.className = numeric[column] ? "number" : text.length > 60 ? "long" : "";
+          cell.className = numeric[column] ? "number" : text.length > 30 ? "long" : "";
           cell.textContent = text;
         });
       }
@@ -67,7 +67,7 @@
     heads.forEach((head, column) => { head.className = numeric[column] ? "number" : ""; });
     filter.addEventListener("input", () => { limit = portion; show(); });
     more.addEventListener("click", () => { limit += 10 * portion; show(); });
-    live.querySelector(".tools").hidden = data.length < 2;
+    live.querySelector(".tools").hidden = data.length <= portion;
     aroundPrint(() => {
       const before = limit;
       limit = Math.max(limit, 500);
