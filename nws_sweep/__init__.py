@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from nws_sweep.errors import ConfigurationError as ConfigurationError
     from nws_sweep.errors import DatasetError as DatasetError
     from nws_sweep.errors import NwsSweepError as NwsSweepError
+    from nws_sweep.errors import NwsSweepWarning as NwsSweepWarning
     from nws_sweep.model.stages import Stage as Stage
     from nws_sweep.online.autotune import autotune as autotune
     from nws_sweep.online.autotune import watch as watch
@@ -41,6 +42,7 @@ _MODULES = {
     "Stage": "model.stages", "Explanation": "report.explanation",
     "SearchResult": "report.search_result", "SweepResult": "report.sweep_result",
     "NwsSweepError": "errors", "ConfigurationError": "errors", "DatasetError": "errors",
+    "NwsSweepWarning": "errors",
 }  # fmt: skip
 __all__ = ["__version__", *_MODULES]  # noqa: PLE0604 - they are strings
 

@@ -1,5 +1,5 @@
-"""The errors of nws_sweep; the command line prints their message as one line and exits
-with status 2."""
+"""The errors and the warning of nws_sweep; the command line prints the message of an
+error as one line and exits with status 2."""
 
 import re
 
@@ -11,6 +11,10 @@ INTERRUPTED = 130
 class NwsSweepError(Exception):
     """Base of all errors; the message is one line with the key, the value and what is
     allowed."""
+
+
+class NwsSweepWarning(UserWarning):
+    """Category of every warning of nws_sweep; its message is one line."""
 
 
 class ConfigurationError(NwsSweepError):

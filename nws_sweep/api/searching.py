@@ -8,7 +8,7 @@ from nws_sweep.api.loader_search import LoaderSearch
 from nws_sweep.api.request import Request, TrainingStep
 from nws_sweep.config.python_notation import explained, in_python
 from nws_sweep.dataloading.inputs import LoaderInput, loader_input_of
-from nws_sweep.errors import printable
+from nws_sweep.errors import NwsSweepWarning, printable
 from nws_sweep.model.epoch_length import LONGER
 from nws_sweep.records import MeasureRules, Status, TrialState
 from nws_sweep.report.progress import Progress
@@ -140,7 +140,9 @@ def search_for_all_ranks(
     """
     result = rank0.run_on_rank0(lambda: _result(make_loader_input(), request))
     for line in _warnings(result):
-        warnings.warn(f"nws_sweep: {in_python(printable(line))}", stacklevel=3)
+        warnings.warn(
+            f"nws_sweep: {in_python(printable(line))}", NwsSweepWarning, stacklevel=3
+        )
     return result
 
 

@@ -1,0 +1,82 @@
+"""How much nws_sweep prints: ``-q`` and ``-v`` of its commands, or the environment
+variable NWS_SWEEP_LOG.
+
+A flag sets the variable, so that the processes of a search and the jobs of a launcher
+print as much as the command.
+"""
+
+import enum
+import itertools
+import os
+import warnings
+from collections.abc import Sequence
+
+from nws_sweep.errors import ConfigurationError, NwsSweepWarning, one_line
+
+VARIABLE = "NWS_SWEEP_LOG"
+
+
+class Verbosity(enum.Enum):
+    """What is printed where the caller does not say (``progress=None``)."""
+
+    QUIET = "quiet"  # the first line of an answer, and errors
+    NORMAL = "normal"
+    VERBOSE = "verbose"  # with the details that the page of a result has
+
+
+FLAGS = {
+    "-q": Verbosity.QUIET,
+    "--quiet": Verbosity.QUIET,
+    "-v": Verbosity.VERBOSE,
+    "--verbose": Verbosity.VERBOSE,
+}
+
+
+def current() -> Verbosity:
+    """Returns the chosen verbosity; NORMAL, with a warning, if the variable has another
+    value, since a training must not end for it."""
+    try:
+        return _of_environment()
+    except ConfigurationError as error:
+        warnings.warn(f"nws_sweep: {error}", NwsSweepWarning, stacklevel=2)
+        return Verbosity.NORMAL
+
+
+def check() -> None:
+    """Raises ConfigurationError if the environment variable has another value."""
+    _of_environment()
+
+
+def choose(verbosity: Verbosity) -> None:
+    """Sets the verbosity of this process and of those that it starts."""
+    os.environ[VARIABLE] = verbosity.value
+
+
+def take_flags(arguments: Sequence[str]) -> list[str]:
+    """Chooses by the flags among the arguments, and returns the other arguments; of
+    several flags the last counts."""
+    others = []
+    for argument in arguments:
+        if argument in FLAGS:
+            choose(FLAGS[argument])
+        else:
+            others.append(argument)
+    return others
+
+
+def take_leading_flags(arguments: Sequence[str]) -> list[str]:
+    """Does what ``take_flags`` does with the flags before the first other argument: those
+    behind a program are the program's."""
+    leading = list(itertools.takewhile(FLAGS.__contains__, arguments))
+    take_flags(leading)
+    return list(arguments[len(leading) :])
+
+
+def _of_environment() -> Verbosity:
+    value = os.environ.get(VARIABLE) or Verbosity.NORMAL.value
+    try:
+        return Verbosity(value.lower())
+    except ValueError:
+        raise ConfigurationError(
+            one_line(f"{VARIABLE}={value}: must be quiet, normal or verbose")
+        ) from None
