@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nws_sweep import __version__, programs
+from nws_sweep import __version__, programs, verbosity
 from nws_sweep.config.options import OptionParser, no_such_command, not_empty
 from nws_sweep.errors import (
     INTERRUPTED,
@@ -35,15 +35,16 @@ _AS_TYPED = {"True": "true", "False": "false", "None": "null"}
 
 def main() -> None:
     """Entry point of ``python -m nws_sweep`` and ``nws-sweep``."""
+    arguments = verbosity.take_leading_flags(sys.argv[1:])
     # the program owns its streams and exceptions
-    if programs.are_asked_for(sys.argv[1:]):
+    if programs.are_asked_for(arguments):
         from nws_sweep.programs import command
 
-        sys.exit(command.run(sys.argv[1:]))
+        sys.exit(command.run(arguments))
     streams.prepare()
     if Path(sys.argv[0]).name == "__main__.py":
         sys.argv[0] = "nws_sweep"  # the name that argparse shows
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(run(arguments))
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -64,6 +65,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _command(arguments: Sequence[str]) -> int:
+    verbosity.check()
     if arguments and arguments[0] in COMMANDS:
         return COMMANDS[arguments[0]](arguments[1:])
     # Hydra's overrides have an equals sign, or begin with ~; its flags with a hyphen.
@@ -91,7 +93,7 @@ def _note(line: str) -> None:
 def sweep(arguments: Sequence[str]) -> int:
     """Measures one configuration or a grid, by Hydra's command line."""
     show_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
-    _prepare_for_hydra(arguments)
+    _prepare_for_hydra(verbosity.take_flags(arguments))
     from nws_sweep.config.hydra_errors import explain
     from nws_sweep.hydra_app import app
 

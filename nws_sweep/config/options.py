@@ -5,17 +5,39 @@ import difflib
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
+
+from nws_sweep import verbosity
 
 _CALLED = {"tune": "search"}  # commands that Python's names suggest
 
 
 class OptionParser(argparse.ArgumentParser):
-    """Prints an error as one line, without the usage, which has several lines."""
+    """Has the options that say how much is printed, and prints an error as one line,
+    without the usage, which has several lines."""
+
+    def __init__(self, prog: str, **keywords: Any) -> None:
+        super().__init__(prog, **keywords)
+        self.add_argument(
+            "-q", "--quiet", nargs=0, action=_ChooseVerbosity,
+            help="print the first line of the answer, and errors",
+        )  # fmt: skip
+        self.add_argument(
+            "-v", "--verbose", nargs=0, action=_ChooseVerbosity,
+            help="print details, too: those of the page of the result",
+        )  # fmt: skip
 
     def error(self, message: str) -> NoReturn:
         """Ends the program with exit status 2."""
         self.exit(2, f"{self.prog}: {message}; --help lists the options\n")
+
+
+class _ChooseVerbosity(argparse.Action):
+    """Applies to the processes of a search, too."""
+
+    def __call__(self, *arguments: Any) -> None:
+        """Chooses by the name of the option, the last argument."""
+        verbosity.take_flags(arguments[-1:])
 
 
 def not_empty(text: str) -> str:

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from nws_sweep import verbosity
 from nws_sweep.config.options import OptionParser, not_empty
 from nws_sweep.config.schema import is_seconds
 from nws_sweep.errors import ConfigurationError, NwsSweepError
@@ -42,6 +43,7 @@ def run(arguments: Sequence[str]) -> int:
     """
     try:
         options = parser_of(arguments[0]).parse_args(arguments[1:])
+        verbosity.check()
         if not options.program:
             name = arguments[0]
             raise ConfigurationError(
