@@ -5,6 +5,7 @@ import functools
 import math
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,7 @@ class LoaderSearch:
 
         start = new_record(self.configuration)
         try:
-            with processes.ended_by_taken_signals():
+            with closing(self._reporter), processes.ended_by_taken_signals():
                 record, is_stored = self._session.run(
                     start, self._measure, check_and_announce, self._reporter.note
                 )
@@ -96,7 +97,7 @@ class LoaderSearch:
             ) from None
         if is_stored:
             answer = f"{self._input.name}: {snippets.found_line(record)}"
-            self._reporter.note(
+            self._reporter.answer(
                 f"{answer}, measured at {record.started_at}; reuse=False measures again"
             )
         return record, is_stored
@@ -112,6 +113,7 @@ class LoaderSearch:
             environment = Environment(
                 start_process=start_process, fork_s=forking.seconds_of_a_fork()
             )
+            self._reporter.begin(limit_s(self.configuration))
             return search(start, environment, self._reporter)
 
     def _check_pickling(self) -> None:

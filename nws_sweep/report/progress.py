@@ -1,15 +1,18 @@
-"""Progress of a search as lines: on standard error, in a notebook, or passed to a
-function."""
+"""Progress of a search: a bar on a terminal and in a notebook, else lines on standard
+error or passed to a function."""
 
 import logging
 import sys
 from collections.abc import Callable
 from typing import Any
 
+from nws_sweep import verbosity
 from nws_sweep.errors import printable
 from nws_sweep.records import SearchRecord, Trial
 from nws_sweep.report import snippets
+from nws_sweep.report.progress_bar import NotebookBar, TerminalBar
 from nws_sweep.system import streams
+from nws_sweep.verbosity import Verbosity
 
 Print = Callable[[str], None]
 Progress = bool | Print | None  # as for ``nws_sweep.search``
@@ -21,7 +24,8 @@ def _discard(*_: Any, **__: Any) -> None:
 
 
 class ProgressReporter:
-    """An ``Observer`` that prints a line for each candidate, and announces the answer.
+    """An ``Observer`` that announces the answer, and shows a bar where that is possible,
+    else a line for each candidate.
 
     Args:
         progress: As for ``nws_sweep.search``.
@@ -31,61 +35,123 @@ class ProgressReporter:
     def __init__(
         self, progress: Progress, keep: Callable[[SearchRecord], None] | None = None
     ) -> None:
-        self.print_line = printer_for(progress)
-        self.note = announcer(progress)
-        self._keep = keep
+        self._progress, self._keep = progress, keep
+        self._bar: TerminalBar | None = None
+
+    def begin(self, limit_s: float) -> None:
+        """Prepares the bar of a search with this time limit."""
+        self._bar = _bar_for(self._progress, limit_s)
+
+    def close(self) -> None:
+        """Removes the bar."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+    def slice_started(self, num_workers: int) -> None:
+        """Shows which candidate is measured."""
+        if self._bar is not None:
+            self._bar.show(f"measuring num_workers={num_workers}")
 
     def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
-        """Prints the figures of the candidate."""
-        self.print_line(snippets.trial_line(trial, result.configuration))
+        """Prints the figures of the candidate, which a bar leaves to the table of the
+        result."""
+        if self._bar is None or verbosity.current() is Verbosity.VERBOSE:
+            self.print_line(snippets.trial_line(trial, result.configuration))
 
     def search_finished(self, result: SearchRecord) -> None:
         """Announces the answer, and why the search stopped."""
-        self.note(snippets.end_line(result))
+        self.answer(snippets.end_line(result))
 
     def interrupted(self, result: SearchRecord) -> None:
         """Keeps what was measured, and announces the best so far; the exception reports
         the interruption."""
         if self._keep is not None:
             self._keep(result)
-        self.note(f"interrupted: {snippets.found_line(result)}")
+        self.answer(f"interrupted: {snippets.found_line(result)}")
 
-    # their figures are preliminary
-    slice_started = round_finished = staticmethod(_discard)
+    def print_line(self, line: str) -> None:
+        """Prints a line that is of interest only while the search runs."""
+        printer = self._bar.print_line if self._bar else printer_for(self._progress)
+        printer(line)
+
+    def note(self, line: str) -> None:
+        """Announces what the search waits for or does, unless only answers are wanted."""
+        if self._bar is not None:
+            logger.info(printable(line))
+            self._bar.print_line(line)
+        elif _is_quiet(self._progress):
+            logger.info(printable(line))
+        else:
+            announcer(self._progress)(line)
+
+    def answer(self, line: str) -> None:
+        """Announces the answer in place of the bar."""
+        self.close()
+        announcer(self._progress)(line)
+
+    # its figures are preliminary
+    round_finished = staticmethod(_discard)
 
 
 def printer_for(progress: Progress) -> Print:
     """Returns the function that prints progress.
 
     ``progress`` may be that function. True prints to standard error, or to the cell of
-    a notebook; False prints nothing; None prints on a terminal and in a notebook only.
+    a notebook; False prints nothing; None prints on a terminal and in a notebook only,
+    and nothing if nws_sweep is to be quiet.
     """
     if callable(progress):
         return progress
-    if progress is False:
+    if progress is False or _is_quiet(progress):
         return _discard
-    ipython = sys.modules.get("IPython")
-    if ipython and getattr(ipython.get_ipython(), "kernel", None) is not None:
-        return _in_notebook
-    return streams.print_line if progress or sys.stderr.isatty() else _discard
+    if progress or _is_notebook() or sys.stderr.isatty():
+        return _printer()
+    return _discard
 
 
 def announcer(progress: Progress) -> Print:
-    """Returns the function for important lines: what a search waits for, its cost, and
-    the chosen setting.
+    """Returns the function for important lines: an answer, and why there is none.
 
     It logs each line at INFO, and prints it as ``printer_for(progress)`` does; where
     that prints nothing for lack of a terminal (``progress=None``), to standard error.
+    If nws_sweep is to be quiet, it prints the first line of a text.
     """
-    print_line = printer_for(progress)
-    if progress is None and print_line is _discard:
-        print_line = streams.print_line
+    print_line = _printer() if progress is None else printer_for(progress)
+    is_quiet = _is_quiet(progress)
 
     def announce(line: str) -> None:
         logger.info(printable(line))
-        print_line(line)
+        print_line(line.partition("\n")[0] if is_quiet else line)
 
     return announce
+
+
+def _is_quiet(progress: Progress) -> bool:
+    """Whether only answers are printed; an argument counts before the flag and the
+    environment."""
+    return progress is None and verbosity.current() is Verbosity.QUIET
+
+
+def _bar_for(progress: Progress, limit_s: float) -> TerminalBar | None:
+    """Makes the bar of a search; None where lines are printed, or nothing."""
+    if callable(progress) or printer_for(progress) is _discard:
+        return None
+    bar: TerminalBar | None = None
+    if _is_notebook():
+        bar = NotebookBar(limit_s)
+    elif sys.stderr.isatty() and not streams.has_bars():
+        bar = TerminalBar(limit_s)
+    return bar if bar is not None and bar.is_drawn else None
+
+
+def _printer() -> Print:
+    return _in_notebook if _is_notebook() else streams.print_line
+
+
+def _is_notebook() -> bool:
+    ipython = sys.modules.get("IPython")
+    return bool(ipython and getattr(ipython.get_ipython(), "kernel", None) is not None)
 
 
 def _in_notebook(line: str) -> None:

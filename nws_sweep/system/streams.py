@@ -5,6 +5,7 @@ import contextlib
 import os
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,15 @@ def print_line(line: str) -> None:
     sys.stderr.flush()
 
 
+def has_bars() -> bool:
+    """Whether the program shows a bar of tqdm or rich, between whose lines no other bar
+    can be drawn.
+
+    The thread of tqdm remains after its last bar.
+    """
+    return _bars() is not None or any(_threads_of("rich.live"))
+
+
 def _bars() -> Any:
     """Returns the class of tqdm's bars; None unless the program has imported tqdm and a
     bar is shown."""
@@ -66,14 +76,17 @@ def _bars() -> Any:
 def end_redrawing() -> None:
     """Ends the threads in which tqdm and rich redraw the bars of a program that will
     not continue them."""
-    for thread in threading.enumerate():
-        for name in [
-            _REDRAWING[base.__module__]
-            for base in type(thread).__mro__
-            if base.__module__ in _REDRAWING
-        ]:
-            getattr(thread, name)()
+    for module, method in _REDRAWING.items():
+        for thread in list(_threads_of(module)):
+            getattr(thread, method)()
             thread.join()
+
+
+def _threads_of(module: str) -> Iterator[threading.Thread]:
+    """Yields the threads whose class, or a base of it, is of this module."""
+    for thread in threading.enumerate():
+        if any(base.__module__ == module for base in type(thread).__mro__):
+            yield thread
 
 
 def silence_output() -> None:

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from nws_sweep.system import streams
+from tests.conftest import becomes
 
 _CODE = """
 import os, subprocess, sys
@@ -73,6 +74,18 @@ def test_threads_that_redraw_bars_end() -> None:
         assert threading.active_count() == before + 2
         streams.end_redrawing()
         assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("module", ["tqdm", "rich"])
+def test_bars_of_the_program_are_known(module: str) -> None:
+    assert becomes(lambda: not streams.has_bars())
+    bar: Any = Progress(console=Console(file=io.StringIO()))
+    if module == "tqdm":
+        bar = tqdm.tqdm(total=2, file=io.StringIO())
+    with bar:
+        assert streams.has_bars()
+    # the thread of tqdm stays, that of rich ends a moment later
+    assert becomes(lambda: not streams.has_bars())
 
 
 @pytest.mark.parametrize("is_disturbed", [False, True])
