@@ -16,7 +16,7 @@ from unittest import mock
 
 from hydra.core.global_hydra import GlobalHydra
 
-from nws_sweep import cli
+from nws_sweep import cli, verbosity
 from nws_sweep.hydra_app import app
 from nws_sweep.report.figures import Illustration
 from nws_sweep.trials import trial_process
@@ -83,7 +83,8 @@ def _status(
     whole_grid: bool,
 ) -> int:
     # the command line sets it for its own process
-    os.environ.pop("HYDRA_FULL_ERROR", None)
+    for variable in ("HYDRA_FULL_ERROR", verbosity.VARIABLE):  # the command sets them
+        os.environ.pop(variable, None)
     os.environ.update(environment)
     os.chdir(folder)
     sys.argv = ["nws_sweep", *arguments]

@@ -18,6 +18,7 @@ from nws_sweep import __version__, cli
 from nws_sweep.analysis.summary import ConfigurationSummary
 from nws_sweep.config import hydra_versions
 from nws_sweep.errors import ConfigurationError
+from nws_sweep.programs import command
 from nws_sweep.records import storage
 from nws_sweep.records.storage import Stored
 from tests.conftest import Command
@@ -152,9 +153,22 @@ def test_each_configuration_is_printed_before_the_next_one_is_predicted(
     assert before == ["", "predicted\n", "\npredicted\n"]
 
 
+def test_another_verbosity_is_an_error_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NWS_SWEEP_LOG", "debug")
+    message = "nws_sweep: NWS_SWEEP_LOG=debug: must be quiet, normal or verbose\n"
+    for run, arguments in (
+        (cli.run, ["best", "."]),
+        (command.run, ["search", __file__]),
+    ):
+        assert run(arguments) == 2
+        assert capsys.readouterr().err == message
+
+
 def test_flags_of_hydra_work(shared_nws: Command, nws: Command, tmp_path: Path) -> None:
     job = yaml.safe_load(
-        shared_nws("--cfg", "job", "--resolve", "batch_size=96").stdout
+        shared_nws("--cfg", "job", "-v", "--resolve", "batch_size=96", "-q").stdout
     )
     assert job["batch_size"] == 96
     assert "hydra" not in job

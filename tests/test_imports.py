@@ -4,9 +4,11 @@ contains every package."""
 import os
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+import nws_sweep
 from tests.conftest import ROOT, run_python
 
 HEAVY = {"torch", "torchvision", "matplotlib", "pandas", "rich", "PIL"}
@@ -99,3 +101,9 @@ def test_a_wheel_contains_every_package() -> None:
         "hydra_plugins",
     }
     assert set(re.findall(r'"([\w.]+)"', listed)) == names
+
+
+def test_the_package_lists_its_interface_without_submodules() -> None:
+    assert dir(nws_sweep) == sorted(nws_sweep.__all__)
+    for name in dir(nws_sweep):
+        assert not isinstance(getattr(nws_sweep, name), ModuleType)

@@ -2,6 +2,7 @@ import pytest
 
 from nws_sweep import NwsSweepWarning, verbosity
 from nws_sweep.errors import ConfigurationError
+from nws_sweep.programs import command
 from nws_sweep.verbosity import Verbosity
 
 
@@ -50,3 +51,18 @@ def test_flags_behind_a_program_are_the_programs() -> None:
     others = verbosity.take_leading_flags(["-v", "search", "train.py", "-q"])
     assert others == ["search", "train.py", "-q"]
     assert verbosity.current() is Verbosity.VERBOSE
+
+
+@pytest.mark.parametrize(
+    ("arguments", "program", "expected"),
+    [
+        (["train.py", "-v"], ["train.py", "-v"], Verbosity.NORMAL),
+        (["-v", "train.py", "-q"], ["train.py", "-q"], Verbosity.VERBOSE),
+        (["--quiet", "-m", "train", "-v"], ["train", "-v"], Verbosity.QUIET),
+    ],
+)
+def test_commands_have_the_flags_before_a_program(
+    arguments: list[str], program: list[str], expected: Verbosity
+) -> None:
+    assert command.parser_of("search").parse_args(arguments).program == program
+    assert verbosity.current() is expected

@@ -17,13 +17,14 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from nws_sweep import units
+from nws_sweep import units, verbosity
 from nws_sweep.analysis.summary import Summary
 from nws_sweep.errors import printable
 from nws_sweep.hydra_app.grid import Plan
 from nws_sweep.records import Configuration, SearchRecord, Trial
 from nws_sweep.report import snippets
 from nws_sweep.system import streams
+from nws_sweep.verbosity import Verbosity
 
 # Wide enough for the table of best settings.
 _PLAIN_WIDTH = 160
@@ -33,6 +34,7 @@ class View:
     """The output of a call of the command line."""
 
     def __init__(self) -> None:
+        self._is_quiet = verbosity.current() is Verbosity.QUIET
         terminal = sys.stdout.isatty()
         self._console = (
             _Console()
@@ -47,7 +49,7 @@ class View:
             console=self._console,
             transient=True,
             refresh_per_second=4,  # drawing takes CPU time from what is measured
-            disable=not self._console.is_terminal,
+            disable=self._is_quiet or not self._console.is_terminal,
         )
         self._task = self._progress.add_task("", total=None)
         self._label = ""
@@ -87,8 +89,9 @@ class View:
             self._print(text)
 
     def note(self, line: str) -> None:
-        """Prints a note for the user."""
-        self._print(f"note: {line}")
+        """Prints a note for the user, also if only answers and errors are wanted: some
+        are about files that could not be written."""
+        self._say(f"note: {line}")
 
     def configuration_started(self, label: str) -> None:
         """Prints the configuration whose search starts, and the remaining time."""
@@ -145,12 +148,15 @@ class View:
 
     def failed(self, reason: str) -> None:
         """Prints that a search failed."""
-        self._print(f"  failed: {reason}")
+        self._say(f"  failed: {reason}")
 
     def conclude(self, summary: Summary, written: Sequence[Path]) -> None:
         """Prints answers, the table of best settings, explanations, failures, warnings
         and paths of written files."""
         self.stop()
+        if self._is_quiet:
+            self._say_answers_and_failures(summary)
+            return
         self._console.print()
         for line in summary.headlines:
             self._print(line)
@@ -164,11 +170,24 @@ class View:
         for path in written:
             self._print(f"wrote {path}")
 
+    def _say_answers_and_failures(self, summary: Summary) -> None:
+        for configuration in summary.configurations:
+            label = (
+                f"{configuration.label}: " if len(summary.configurations) > 1 else ""
+            )
+            self._say(f"{label}{configuration.headline}")
+        for line in summary.failures:
+            self._say(f"failed: {line}")
+
     def stop(self) -> None:
         """Ends the live display."""
         self._progress.stop()
 
     def _print(self, line: str) -> None:
+        if not self._is_quiet:
+            self._say(line)
+
+    def _say(self, line: str) -> None:
         # no wrapping, because users copy paths
         self._progress.console.print(_text(line), soft_wrap=True)
 

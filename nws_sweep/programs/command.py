@@ -198,5 +198,6 @@ def _keep(record: SearchRecord, output: Path, name: str, *, explains: bool) -> i
         except NwsSweepError as error:
             _print(str(error))
             status = 1
-    _print(f"DataLoader(..., {formats.kwargs(SearchResult(record).loader_kwargs)})")
+    if verbosity.current() is not verbosity.Verbosity.QUIET:
+        _print(f"DataLoader(..., {formats.kwargs(SearchResult(record).loader_kwargs)})")
     return status

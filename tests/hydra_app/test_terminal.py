@@ -4,9 +4,17 @@ import time
 
 import pytest
 
+from nws_sweep import verbosity
 from nws_sweep.hydra_app.grid import Plan
 from nws_sweep.hydra_app.terminal import View
-from tests.factories import configuration, search_result, trial
+from tests.factories import (
+    configuration,
+    failed_trial,
+    search_result,
+    summary_of_grid,
+    summary_of_run,
+    trial,
+)
 
 
 def test_reused_results_take_no_time(
@@ -54,3 +62,31 @@ def test_many_candidates_are_abbreviated(capsys: pytest.CaptureFixture[str]) -> 
     )
     line = "1 configuration, up to 3 of 11 candidates each (num_workers 1 to 1024)"
     assert capsys.readouterr().out.startswith(line)
+
+
+def test_quiet_leaves_the_first_lines_of_answers_and_errors(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(verbosity.VARIABLE, "quiet")
+    view, result = View(), search_result(trial(2, 4.0))
+    view.announce(
+        Plan(configurations=1, candidates=(0, 2), tried=2, at_most_s=60.0, varying=())
+    )
+    view.status("preparing")
+    view.configuration_started("a label")
+    view.trial_finished(result.trials[0], configuration())
+    view.search_finished(result)
+    assert not capsys.readouterr().out
+    view.note("the report could not be written")
+    view.conclude(summary_of_run(result), [])
+    assert capsys.readouterr().out.splitlines() == [
+        "note: the report could not be written",
+        "best: num_workers=2 (measured)",
+    ]
+    measured = search_result(trial(2, 4.0), columns={"batch_size": 32})
+    failed = search_result(failed_trial(0), columns={"batch_size": 64})
+    view.conclude(summary_of_grid(measured, failed), [])
+    first, second, failure = capsys.readouterr().out.splitlines()
+    assert first == "batch_size=32: best: num_workers=2 (measured)"
+    assert second.startswith("batch_size=64: ")
+    assert failure.startswith("failed: batch_size=64")
