@@ -16,7 +16,7 @@ from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
 from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.records import SearchRecord, shown, storage
 from nws_sweep.report import writer
-from nws_sweep.report.progress import Print, Progress, announcer
+from nws_sweep.report.progress import Print, Progress, noter
 from nws_sweep.report.sweep_result import SweepResult
 from nws_sweep.searching import earlier_results
 from nws_sweep.searching.search import new_record
@@ -68,13 +68,13 @@ def sweep(
     searches = _searches(dataset, {**keywords, "progress": progress})
     if folder is not None:
         _refuse_others(Path(folder), [name for name, _ in searches])
-    announce = announcer(progress)
+    note = noter(progress)
 
     def sweep_here() -> SweepResult:
         return _swept(
             searches,
             Path(folder) if folder is not None else storage.new_folder("sweeps"),
-            announce,
+            note,
         )
 
     return rank0.run_on_rank0(sweep_here)
@@ -151,16 +151,16 @@ def _refuse_others(folder: Path, names: Sequence[str]) -> None:
 
 
 def _swept(
-    searches: Sequence[tuple[str, LoaderSearch]], folder: Path, announce: Print
+    searches: Sequence[tuple[str, LoaderSearch]], folder: Path, note: Print
 ) -> SweepResult:
     records: list[SearchRecord] = []
     for number, (name, search) in enumerate(searches, 1):
-        announce(f"configuration {number} of {len(searches)}: {name}")
+        note(f"configuration {number} of {len(searches)}: {name}")
         records.append(_record(search, records))
         storage.save(folder / name, records[-1])
         writer.try_pictures(folder / name)
     summary, _ = writer.write(folder)
-    announce(f"wrote {folder / storage.PAGE}")
+    note(f"wrote {folder / storage.PAGE}")
     return SweepResult(summary)
 
 

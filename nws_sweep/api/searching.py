@@ -93,9 +93,11 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
             ``+nws_sweep=base``; it replaces the arguments of search and measurement,
             ``check_samples``, ``ranks``, ``reuse`` and, if None, ``training_step``.
         progress: A function that is called with lines of text; True for standard error
-            or the notebook's cell; False for none; None for True on a terminal and in a
-            notebook, elsewhere only for the expected cost, waiting and the result. The
-            log ``nws_sweep.report.progress`` has these at INFO.
+            or the notebook's cell, with a bar on a terminal and in a notebook; False
+            for none; None for True on a terminal and in a notebook, elsewhere only for
+            the expected cost, waiting and the result, or as the environment variable
+            ``NWS_SWEEP_LOG`` says. The log ``nws_sweep.report.progress`` has these at
+            INFO.
 
     Returns:
         The best settings and all measurements. If the search ends when only its first

@@ -80,10 +80,8 @@ class ProgressReporter:
         if self._bar is not None:
             logger.info(printable(line))
             self._bar.print_line(line)
-        elif _is_quiet(self._progress):
-            logger.info(printable(line))
         else:
-            announcer(self._progress)(line)
+            noter(self._progress)(line)
 
     def answer(self, line: str) -> None:
         """Announces the answer in place of the bar."""
@@ -108,6 +106,14 @@ def printer_for(progress: Progress) -> Print:
     if progress or _is_notebook() or sys.stderr.isatty():
         return _printer()
     return _discard
+
+
+def noter(progress: Progress) -> Print:
+    """Returns ``announcer(progress)`` for lines about the way to an answer, which are
+    only logged if nws_sweep is to be quiet."""
+    if _is_quiet(progress):
+        return lambda line: logger.info(printable(line))
+    return announcer(progress)
 
 
 def announcer(progress: Progress) -> Print:

@@ -21,7 +21,9 @@ _INTRODUCTION = """\
 configuration ([configuration](config.md)), and `-m` makes a grid of all values that are separated by commas.
 
 `autotune`, `explain`, `search` and `watch` run a program ([any program](../guides/any-program.md)): options of
-nws_sweep come before it. The exit status of `autotune` and `watch` is the program's, that of `search` and `explain` is
+nws_sweep come before it, `-q` and `-v` too ([silence it, or see
+more](../guides/troubleshooting.md#silence-it-or-see-more)). Without a command they stand anywhere beside Hydra's flags.
+The exit status of `autotune` and `watch` is the program's, that of `search` and `explain` is
 [in the table below](#exit-status)."""
 _STATUS = """\
 ## Exit status

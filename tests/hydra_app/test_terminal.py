@@ -87,6 +87,6 @@ def test_quiet_leaves_the_first_lines_of_answers_and_errors(
     failed = search_result(failed_trial(0), columns={"batch_size": 64})
     view.conclude(summary_of_grid(measured, failed), [])
     first, second, failure = capsys.readouterr().out.splitlines()
-    assert first == "batch_size=32: best: num_workers=2 (measured)"
-    assert second.startswith("batch_size=64: ")
-    assert failure.startswith("failed: batch_size=64")
+    assert first == "dataset=photos batch_size=32: best: num_workers=2 (measured)"
+    assert second.startswith("dataset=photos batch_size=64: ")
+    assert failure.startswith("failed: dataset=photos batch_size=64")
