@@ -155,7 +155,8 @@ def _folder_or_newest(text: str) -> Path:
     if text:
         return Path(text)
     folder = storage.newest()
-    _note(f"nws_sweep: {folder}")
+    if not verbosity.is_quiet():
+        _note(f"nws_sweep: {folder}")
     return folder
 
 

@@ -42,6 +42,11 @@ def current() -> Verbosity:
         return Verbosity.NORMAL
 
 
+def is_quiet() -> bool:
+    """Whether only first lines of answers, and errors, are printed."""
+    return current() is Verbosity.QUIET
+
+
 def check() -> None:
     """Raises ConfigurationError if the environment variable has another value."""
     _of_environment()

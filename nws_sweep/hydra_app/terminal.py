@@ -24,7 +24,6 @@ from nws_sweep.hydra_app.grid import Plan
 from nws_sweep.records import Configuration, SearchRecord, Trial
 from nws_sweep.report import snippets
 from nws_sweep.system import streams
-from nws_sweep.verbosity import Verbosity
 
 # Wide enough for the table of best settings.
 _PLAIN_WIDTH = 160
@@ -34,7 +33,7 @@ class View:
     """The output of a call of the command line."""
 
     def __init__(self) -> None:
-        self._is_quiet = verbosity.current() is Verbosity.QUIET
+        self._is_quiet = verbosity.is_quiet()
         terminal = sys.stdout.isatty()
         self._console = (
             _Console()

@@ -171,8 +171,13 @@ def _hook(command: str, options: argparse.Namespace) -> ProgramHook:
     # the program may change the working folder
     output = storage.output_folder().absolute()
     keep = partial(_keep, output=output, name=name, explains=command == "explain")
+    # the report that follows has the answer
+    progress = False if verbosity.is_quiet() else None
     return SearchHook(
-        replace(reporting, keep=keep), options.loader, reuse="never", **keywords
+        replace(reporting, keep=keep, progress=progress),
+        options.loader,
+        reuse="never",
+        **keywords,
     )
 
 
@@ -198,6 +203,6 @@ def _keep(record: SearchRecord, output: Path, name: str, *, explains: bool) -> i
         except NwsSweepError as error:
             _print(str(error))
             status = 1
-    if verbosity.current() is not verbosity.Verbosity.QUIET:
+    if not verbosity.is_quiet():
         _print(f"DataLoader(..., {formats.kwargs(SearchResult(record).loader_kwargs)})")
     return status

@@ -96,14 +96,15 @@ def printer_for(progress: Progress) -> Print:
     """Returns the function that prints progress.
 
     ``progress`` may be that function. True prints to standard error, or to the cell of
-    a notebook; False prints nothing; None prints on a terminal and in a notebook only,
-    and nothing if nws_sweep is to be quiet.
+    a notebook; False prints nothing; None prints on a terminal and in a notebook, and
+    as nws_sweep is to be quiet or verbose.
     """
     if callable(progress):
         return progress
     if progress is False or _is_quiet(progress):
         return _discard
-    if progress or _is_notebook() or sys.stderr.isatty():
+    is_verbose = verbosity.current() is Verbosity.VERBOSE
+    if progress or is_verbose or _is_notebook() or sys.stderr.isatty():
         return _printer()
     return _discard
 
@@ -136,7 +137,7 @@ def announcer(progress: Progress) -> Print:
 def _is_quiet(progress: Progress) -> bool:
     """Whether only answers are printed; an argument counts before the flag and the
     environment."""
-    return progress is None and verbosity.current() is Verbosity.QUIET
+    return progress is None and verbosity.is_quiet()
 
 
 def _bar_for(progress: Progress, limit_s: float) -> TerminalBar | None:

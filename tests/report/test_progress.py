@@ -96,6 +96,16 @@ def test_what_a_search_prints_on_a_terminal(
     assert "num_workers=2 (measured)" in shown
 
 
+def test_verbose_prints_each_candidate_without_a_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    search()
+    assert len(capsys.readouterr().err.splitlines()) == 2
+    verbosity.choose(Verbosity.VERBOSE)
+    search()
+    assert "2000 samples/s" in capsys.readouterr().err
+
+
 def test_an_argument_counts_before_the_environment(terminal: Terminal) -> None:
     verbosity.choose(Verbosity.QUIET)
     search(True)
