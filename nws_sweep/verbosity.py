@@ -60,13 +60,13 @@ def choose(verbosity: Verbosity) -> None:
 def take_flags(arguments: Sequence[str]) -> list[str]:
     """Chooses by the flags among the arguments, and returns the other arguments; of
     several flags the last counts."""
-    others = []
+    rest = []
     for argument in arguments:
         if argument in FLAGS:
             choose(FLAGS[argument])
         else:
-            others.append(argument)
-    return others
+            rest.append(argument)
+    return rest
 
 
 def take_leading_flags(arguments: Sequence[str]) -> list[str]:

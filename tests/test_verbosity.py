@@ -42,14 +42,14 @@ def test_the_last_flag_counts_before_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(verbosity.VARIABLE, "quiet")
-    others = verbosity.take_flags(["-m", "-q", "batch_size=2", "--verbose", "--cfg"])
-    assert others == ["-m", "batch_size=2", "--cfg"]
+    rest = verbosity.take_flags(["-m", "-q", "batch_size=2", "--verbose", "--cfg"])
+    assert rest == ["-m", "batch_size=2", "--cfg"]
     assert verbosity.current() is Verbosity.VERBOSE
 
 
 def test_flags_behind_a_program_are_the_programs() -> None:
-    others = verbosity.take_leading_flags(["-v", "search", "train.py", "-q"])
-    assert others == ["search", "train.py", "-q"]
+    rest = verbosity.take_leading_flags(["-v", "search", "train.py", "-q"])
+    assert rest == ["search", "train.py", "-q"]
     assert verbosity.current() is Verbosity.VERBOSE
 
 

@@ -1,6 +1,7 @@
 """Output of the command line during and after a sweep: live progress on a terminal,
 plain lines elsewhere."""
 
+import math
 import sys
 import time
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from nws_sweep.errors import printable
 from nws_sweep.hydra_app.grid import Plan
 from nws_sweep.records import Configuration, SearchRecord, Trial
 from nws_sweep.report import snippets
+from nws_sweep.report.progress_bar import time_left
 from nws_sweep.system import streams
 
 # Wide enough for the table of best settings.
@@ -45,17 +47,20 @@ class View:
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
+            TextColumn("{task.fields[left]}", markup=False),
             console=self._console,
             transient=True,
             refresh_per_second=4,  # drawing takes CPU time from what is measured
             disable=self._is_quiet or not self._console.is_terminal,
         )
-        self._task = self._progress.add_task("", total=None)
+        self._task = self._progress.add_task("", total=None, left="")
         self._label = ""
         self._planned, self._done, self._measured = 1, 0, 0  # configurations
         self._per_configuration = 1  # candidates
         self._measured_s = 0.0
         self._began = time.monotonic()
+        self._at_most_s = math.inf
+        self._ends_s: float | None = None  # from the first slice on
 
     def announce(self, plan: Plan) -> None:
         """Prints the plan."""
@@ -77,13 +82,14 @@ class View:
         if plan.note:
             self.note(plan.note)
         self._planned, self._per_configuration = count, tried
+        self._at_most_s = plan.at_most_s or math.inf
         self._progress.update(self._task, total=count * tried)
 
     def status(self, text: str) -> None:
         """Shows what the program is waiting for."""
         if self._console.is_terminal:
             self._progress.start()
-            self._progress.update(self._task, description=printable(text))
+            self._progress.update(self._task, description=printable(text), left="")
         else:
             self._print(text)
 
@@ -121,11 +127,16 @@ class View:
         )
 
     def slice_started(self, num_workers: int) -> None:
-        """Shows which candidate is being measured."""
+        """Shows which candidate is being measured, and the time that is left at
+        most."""
+        now_s = time.monotonic()
+        if self._ends_s is None:
+            self._ends_s = now_s + self._at_most_s
         self._progress.start()
         self._progress.update(
             self._task,
             description=printable(f"{self._label}  num_workers={num_workers}"),
+            left=time_left(self._ends_s - now_s),
         )
 
     def trial_finished(self, trial: Trial, configuration: Configuration) -> None:

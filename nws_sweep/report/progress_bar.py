@@ -55,11 +55,11 @@ class TerminalBar:
         if self._began_s is None:
             self._began_s = now_s
         spent_s = min(now_s - self._began_s, self._limit_s)
-        left = ""
-        if math.isfinite(self._limit_s):
-            left = f"at most {_minutes(self._limit_s - spent_s)} left"
         self._progress.update(
-            self._task, completed=spent_s, description=printable(text), left=left
+            self._task,
+            completed=spent_s,
+            description=printable(text),
+            left=time_left(self._limit_s - spent_s),
         )
         self._draw()
 
@@ -106,7 +106,10 @@ class NotebookBar(TerminalBar):
             self._cell.update(table)
 
 
-def _minutes(seconds: float) -> str:
-    """Minutes and seconds, such as ``1:05``, with a second that has begun."""
-    minutes, rest = divmod(math.ceil(seconds), 60)
-    return f"{minutes}:{rest:02d}"
+def time_left(at_most_s: float) -> str:
+    """Says how many minutes and seconds are left at most, with a second that has begun;
+    empty for infinite."""
+    if math.isinf(at_most_s):
+        return ""
+    minutes, seconds = divmod(math.ceil(max(0.0, at_most_s)), 60)
+    return f"at most {minutes}:{seconds:02d} left"

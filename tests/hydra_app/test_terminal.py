@@ -1,5 +1,6 @@
 """The output of a grid without a terminal."""
 
+import sys
 import time
 
 import pytest
@@ -90,3 +91,21 @@ def test_quiet_leaves_the_first_lines_of_answers_and_errors(
     assert first == "dataset=photos batch_size=32: best: num_workers=2 (measured)"
     assert second.startswith("dataset=photos batch_size=64: ")
     assert failure.startswith("failed: dataset=photos batch_size=64")
+
+
+def test_the_bar_of_a_grid_shows_the_time_that_is_left_at_most(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    view = View()
+    view.announce(
+        Plan(configurations=2, candidates=(0, 2), tried=2, at_most_s=90.0, varying=())
+    )
+    for now[0], left in ((30.0, "1:30"), (70.0, "0:50")):
+        view.slice_started(2)
+        view._progress.refresh()
+        assert f"at most {left} left" in capsys.readouterr().out
+    view.stop()
