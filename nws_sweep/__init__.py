@@ -53,7 +53,13 @@ def __getattr__(name: str) -> Any:
     if name in _CALLBACKS:
         return importlib.import_module(f"{__name__}.{name}")
     if name not in _MODULES:
-        raise AttributeError(f"module {__name__} has no attribute {name}")
+        missing = f"module {__name__} has no attribute {name}"
+        if name.startswith("_"):
+            raise AttributeError(missing)
+        from nws_sweep.config.suggestions import did_you_mean
+
+        meant = did_you_mean(name, __all__, f"it has {', '.join(_MODULES)}")
+        raise AttributeError(f"{missing}; {meant}")
     return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 

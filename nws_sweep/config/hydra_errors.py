@@ -1,17 +1,20 @@
 """Errors of Hydra and OmegaConf as one line, with what is allowed and what may have
 been meant."""
 
-import difflib
 import re
 from collections.abc import Sequence
 
 from hydra.errors import MissingConfigException, OverrideParseException
 
-from nws_sweep.config.python_notation import CALLED
 from nws_sweep.config.schema import RANGES
+from nws_sweep.config.suggestions import did_you_mean, suggestion
 from nws_sweep.errors import ConfigurationError, one_line
 
 _GROUPS = ("dataset", "measure", "training_step", "paths", "experiment")
+_FLAGS = (
+    "--help", "--hydra-help", "--version", "--cfg", "--resolve", "--package", "--run", "--multirun",
+    "--shell-completion", "--config-path", "--config-name", "--config-dir", "--experimental-rerun", "--info",
+)  # fmt: skip
 
 
 def explain(error: Exception, overrides: Sequence[str] = ()) -> ConfigurationError:
@@ -26,6 +29,20 @@ def explain(error: Exception, overrides: Sequence[str] = ()) -> ConfigurationErr
             )
         )
     return ConfigurationError(reason or repr(error))
+
+
+def require_flags(arguments: Sequence[str]) -> None:
+    """ConfigurationError if an argument is an option that Hydra lacks, such as
+    ``--batch-size``, with the setting that was probably meant."""
+    for argument in arguments:
+        flag = argument.partition("=")[0]
+        # Hydra accepts their beginnings, too
+        if flag.startswith("--") and not any(
+            known.startswith(flag) for known in _FLAGS
+        ):
+            meant = suggestion(flag, [*RANGES, *_GROUPS])
+            hint = f"did you mean {meant}=VALUE?" if meant else "--help lists the keys"
+            raise ConfigurationError(f"{flag}: there is no such option; {hint}")
 
 
 def missing_launcher(extra: str) -> str:
@@ -80,8 +97,5 @@ def no_such_key(key: str) -> str:
     """Says that a key is unknown, and which key may have been meant."""
     if key.startswith(("dataset.", "training_step.")):
         return f"the chosen {key.partition('.')[0]} has no such argument; ++{key}=VALUE passes it anyway"
-    if key in CALLED:
-        return f"there is no key {key}; it is called {CALLED[key]}"
-    close = difflib.get_close_matches(key, [*RANGES, *_GROUPS], n=1)
-    meant = f"did you mean {close[0]}?" if close else "--help lists the keys"
+    meant = did_you_mean(key, [*RANGES, *_GROUPS], "--help lists the keys")
     return f"there is no key {key}; {meant}"

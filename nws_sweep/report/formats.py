@@ -16,6 +16,10 @@ from nws_sweep.report import snippets
 
 FORMATS = ("table", "overrides", "kwargs", "lightning", "transformers", "yaml", "json")
 
+_SEARCH_LONGER = (
+    "not printed: workers may be faster; search longer, with a larger time limit"
+)
+
 # Arguments of transformers.TrainingArguments, by the settings.
 _TRAINING_ARGUMENTS = {"batch_size": "per_device_train_batch_size"} | {
     name: f"dataloader_{name}"
@@ -155,10 +159,12 @@ def _of_single(
     configuration: ConfigurationSummary, format_name: str, key: str | None
 ) -> Snippet:
     settings = best_settings(configuration)
+    reason = f"{configuration.label}: {configuration.headline}"
     if not settings:
-        return Snippet(
-            text="", comments=(f"{configuration.label}: {configuration.headline}",)
-        )
+        return Snippet(text="", comments=(reason,))
+    is_zero = settings.get("num_workers") == 0
+    if is_zero and configuration.status is Status.PROVISIONAL:
+        return Snippet(text="", comments=(f"{reason}; {_SEARCH_LONGER}",))
     if key is not None and configuration.project is not None:
         project_keys.refuse_mapping(settings, configuration.project, key)
     comments = [*_about(configuration)]
