@@ -56,10 +56,11 @@ def __getattr__(name: str) -> Any:
         missing = f"module {__name__} has no attribute {name}"
         if name.startswith("_"):
             raise AttributeError(missing)
-        from nws_sweep.config.suggestions import did_you_mean
-
-        meant = did_you_mean(name, __all__, f"it has {', '.join(_MODULES)}")
-        raise AttributeError(f"{missing}; {meant}")
+        suggestions = importlib.import_module(f"{__name__}.config.suggestions")
+        instead = f"it has {', '.join(_MODULES)}"
+        meant = suggestions.did_you_mean(name, __all__, instead)
+        # with the name, Python adds no suggestion of its own
+        raise AttributeError(f"{missing}; {meant}", name=name)
     return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 

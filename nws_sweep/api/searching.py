@@ -150,7 +150,7 @@ def search_for_all_ranks(
     """
     result = rank0.run_on_rank0(lambda: _result(make_loader_input(), request))
     for line in _warnings(result):
-        warnings.warn(f"nws_sweep: {in_python(printable(line))}", stacklevel=3)
+        warnings.warn(f"nws_sweep: {in_python(printable(line))}", stacklevel=4)
     return result
 
 

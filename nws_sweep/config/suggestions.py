@@ -34,7 +34,7 @@ _SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "benchmark": ("search",), "find": ("search",), "measure": ("search",),
     "optimize": ("search",), "run": ("search",), "start": ("search",),
     "tune": ("search",),
-    "num_workers": ("search",),
+    "num_workers": ("search", "best_params"),
     "diff": ("compare",),
     "grid": ("sweep", "search"), "grid_search": ("sweep", "search"),
     "sweep": ("search",),

@@ -103,7 +103,7 @@ def loader_input_of(dataset: Any, keywords: Mapping[str, Any]) -> LoaderInput:
         return _of_loader(dataset, keywords)
     if isinstance(dataset, str | os.PathLike):
         raise ConfigurationError(
-            f"{str(dataset)!r}: a path is not a dataset; a folder is ImageFolder(path, transform) of torchvision.datasets"
+            f"{str(dataset)!r}: a path is not a dataset; a folder is ImageFolder(path, transform) of torchvision"
         )
     _refuse_lists(keywords)
     of_workers = {name: keywords[name] for name in _OF_WORKERS}

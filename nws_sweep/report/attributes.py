@@ -20,13 +20,15 @@ class SuggestsAttributes:
             if name.startswith("_") or hasattr(type(self), name):
                 # the second time, the error of a property is raised
                 return object.__getattribute__(self, name)
-            raise AttributeError(
-                f"{type(self).__name__} has no attribute {name}; {_meant(self, name)}"
-            )
+            missing = f"{type(self).__name__} has no attribute {name}"
+            # with the name, Python adds no suggestion of its own
+            raise AttributeError(f"{missing}; {_meant(self, name)}", name=name)
 
         def __getitem__(self, key: Any) -> NoReturn:
             kind = type(self).__name__
-            raise TypeError(f"{kind} has attributes, no items; {_meant(self, str(key))}")
+            raise TypeError(
+                f"{kind} has attributes, no items; {_meant(self, str(key))}"
+            )
 
 
 def _meant(result: object, name: str) -> str:

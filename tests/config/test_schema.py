@@ -120,7 +120,7 @@ _OUT_OF_RANGE = {
         ("num_workers=0,4", "num_workers=0,4: the candidates of a search are a list, num_workers=[0,4]"),
         ("in_ordr=false", "in_ordr=false: there is no key in_ordr; did you mean in_order?"),
         ("search.max_workers=4", "search.max_workers=4: there is no key search.max_workers; did you mean max_workers?"),
-        ("+budget=10", "+budget=10: there is no key budget; it is called time_limit_s"),
+        ("+budget=10", "+budget=10: there is no key budget; did you mean time_limit_s?"),
         ("a b=3", "a b=3: not an override; expected key=value"),
     ],
 )  # fmt: skip
