@@ -106,8 +106,12 @@ def test_python_3_14_refuses_hydra_1_3(
         ),
         (["python", "train.py"], "did you mean `nws-sweep search train.py`?"),
         (["serach"], "did you mean `nws-sweep search train.py`?"),
+        (["batch_size", "64", "-m"], "did you mean `nws-sweep batch_size=64 -m`?"),
         (["profile", "train.py"], "did you mean `nws-sweep explain train.py`?"),
-        (["."], "did you mean `nws-sweep report .`?"),
+        (
+            ["."],
+            "did you mean `nws-sweep report .` or `nws-sweep dataset=image_folder dataset.root=.`?",
+        ),
         (["xyzzy"], "--help lists them"),
     ],
 )
@@ -126,6 +130,7 @@ def test_a_word_that_is_no_command_is_an_error_with_what_was_meant(
     [
         (["-m"], "-m: a grid needs several values, as in nws-sweep -m batch_size=64,256"),
         (["--batch-size", "3"], "--batch-size: there is no such option; did you mean batch_size=VALUE?"),
+        (["-x"], "-x: there is no such option; --help lists the keys"),
         (["batch_size=3", "--xyzzy"], "--xyzzy: there is no such option; --help lists the keys"),
     ],
 )  # fmt: skip

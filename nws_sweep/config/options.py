@@ -44,18 +44,24 @@ def no_such_command(
         commands: The names of commands that read a folder, and of options.
         of_programs: The names of commands that run a program.
     """
+    from nws_sweep.config.schema import RANGES  # which takes a while
+
     name, *rest = arguments
     meant = suggestion(name, [*of_programs, *commands])
     if Path(name).is_dir():
-        wanted = ["report", *arguments]
+        wanted = [["report", *arguments]]
+        wanted.append(["dataset=image_folder", f"dataset.root={name}", *rest])
     elif name in _INTERPRETERS:
-        wanted = ["search", *rest]
+        wanted = [["search", *rest]]
     elif name.endswith(".py") or Path(name).is_file():
-        wanted = ["search", *arguments]
+        wanted = [["search", *arguments]]
+    elif name in RANGES:
+        wanted = [[f"{name}={rest[0] if rest else 'VALUE'}", *rest[1:]]]
     elif meant:
-        wanted = [meant, *rest]
+        wanted = [[meant, *rest]]
     else:
         return f"{name}: neither a command nor key=value; --help lists them"
-    if len(wanted) == 1 and wanted[0] in of_programs:
-        wanted.append("train.py")
-    return f"{name}: neither a command nor key=value; did you mean `{shlex.join(['nws-sweep', *wanted])}`?"
+    if len(wanted[0]) == 1 and wanted[0][0] in of_programs:
+        wanted[0].append("train.py")
+    commands = (f"`{shlex.join(['nws-sweep', *words])}`" for words in wanted)
+    return f"{name}: neither a command nor key=value; did you mean {' or '.join(commands)}?"

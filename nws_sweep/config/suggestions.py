@@ -55,7 +55,7 @@ _SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "time": ("cost_s",), "seconds": ("cost_s",),
 }  # fmt: skip
 # what people put before a noun: best_num_workers, to_pandas, find_num_workers
-_BEGINNINGS = ("find_", "get_", "tune_", "optimal_", "best_", "to_", "as_")
+_PREFIXES = ("find_", "get_", "tune_", "optimal_", "best_", "to_", "as_")
 
 
 def suggestion(name: str, names: Iterable[str]) -> str:
@@ -82,9 +82,9 @@ def _word(name: str) -> str:
 
 
 def _shortened(word: str) -> Iterator[str]:
-    """Yields the word, then the rest of it behind each beginning."""
+    """Yields the word, then the rest of it behind each prefix."""
     yield word
-    for beginning in _BEGINNINGS:
-        if word.startswith(beginning):
-            word = word.removeprefix(beginning)
+    for prefix in _PREFIXES:
+        if word.startswith(prefix):
+            word = word.removeprefix(prefix)
             yield word
