@@ -61,7 +61,7 @@ _PREFIXES = ("find_", "get_", "tune_", "optimal_", "best_", "to_", "as_")
 def suggestion(name: str, names: Iterable[str]) -> str:
     """Returns the name that was probably meant, as it is in ``names``; empty if none is
     near."""
-    existing = {_word(other): other for other in names}
+    existing = {_word(candidate): candidate for candidate in names}
     for word in _shortened(_word(name)):
         for meaning in (word, *_SYNONYMS.get(word, ())):
             if meaning in existing:
