@@ -55,7 +55,14 @@ def __getattr__(name: str) -> Any:
     if name in _CALLBACKS:
         return importlib.import_module(f"{__name__}.{name}")
     if name not in _MODULES:
-        raise AttributeError(f"module {__name__} has no attribute {name}")
+        missing = f"module {__name__} has no attribute {name}"
+        if name.startswith("_"):
+            raise AttributeError(missing)
+        suggestions = importlib.import_module(f"{__name__}.config.suggestions")
+        instead = f"it has {', '.join(_MODULES)}"
+        meant = suggestions.did_you_mean(name, __all__, instead)
+        # with the name, Python adds no suggestion of its own
+        raise AttributeError(f"{missing}; {meant}", name=name)
     return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 

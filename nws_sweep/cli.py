@@ -66,18 +66,18 @@ def run(arguments: Sequence[str]) -> int:
 
 def _command(arguments: Sequence[str]) -> int:
     verbosity.check()
-    if arguments and arguments[0] in COMMANDS:
+    if not arguments:
+        return help_([])
+    if arguments[0] in COMMANDS:
         return COMMANDS[arguments[0]](arguments[1:])
     # Hydra's overrides have an equals sign, or begin with ~; its flags with a hyphen.
-    if (
-        arguments
-        and "=" not in arguments[0]
-        and not arguments[0].startswith(("-", "~"))
-    ):
-        names = [
-            name for name in (*COMMANDS, *programs.COMMANDS) if not name.startswith("-")
-        ]
-        raise ConfigurationError(one_line(no_such_command(arguments, names)))
+    if "=" not in arguments[0] and not arguments[0].startswith(("-", "~")):
+        wrong = no_such_command(arguments, COMMANDS, programs.COMMANDS)
+        raise ConfigurationError(one_line(wrong))
+    if arguments in (["-m"], ["--multirun"]):
+        raise ConfigurationError(
+            f"{arguments[0]}: a grid needs several values, as in nws-sweep -m batch_size=64,256"
+        )
     return sweep(arguments)
 
 
@@ -93,10 +93,12 @@ def _note(line: str) -> None:
 def sweep(arguments: Sequence[str]) -> int:
     """Measures one configuration or a grid, by Hydra's command line."""
     show_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
-    _prepare_for_hydra(verbosity.take_flags(arguments))
-    from nws_sweep.config.hydra_errors import explain
+    arguments = verbosity.take_flags(arguments)
+    _prepare_for_hydra(arguments)
+    from nws_sweep.config.hydra_errors import explain, require_flags
     from nws_sweep.hydra_app import app
 
+    require_flags(arguments)
     try:
         return app.run()
     except SystemExit as stop:
@@ -379,6 +381,19 @@ def _percent(text: str) -> float:
     return value
 
 
+def help_(arguments: Sequence[str]) -> int:
+    """Prints the commands; --help, which is Hydra's, also prints every setting."""
+    import yaml
+
+    from nws_sweep.config.embedding import conf_folder
+
+    file = conf_folder() / "hydra" / "help" / "nws_sweep.yaml"
+    page = yaml.safe_load(file.read_text("utf-8"))
+    commands = page["template"].partition("== Commands ==")[2].partition("== Groups")[0]
+    _show(f"{page['header']}{commands}--help lists all settings\n")
+    return 0
+
+
 def version(arguments: Sequence[str]) -> int:
     """Prints the version of nws_sweep; Hydra's --version would print that of Hydra."""
     _show(f"nws_sweep {__version__}\n")
@@ -386,5 +401,6 @@ def version(arguments: Sequence[str]) -> int:
 
 
 COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
-    "report": report, "best": best, "compare": compare, "explain": explain, "predict": predict, "--version": version,
+    "report": report, "best": best, "compare": compare, "explain": explain, "predict": predict, "help": help_,
+    "--version": version,
 }  # fmt: skip

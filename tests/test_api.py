@@ -337,8 +337,9 @@ def test_an_undecided_search_changes_nothing_and_is_where_the_next_goes_on(
     with pytest.warns(
         UserWarning,
         match="nws_sweep: undecided; only num_workers=0 was measured: time_limit_s=60 was",
-    ):
+    ) as warned:
         tuned: Any = nws_sweep.tune(loader, progress=lines.append)
+    assert warned[0].filename == __file__  # the line of the user
     assert (tuned.num_workers, tuned.tuning.is_provisional) == (2, True)
     assert tuned.tuning.reason.startswith(
         "undecided; only num_workers=0 was measured: time_limit_s=60 was spent"

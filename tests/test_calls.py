@@ -12,14 +12,18 @@ from torch.utils.data import DataLoader, Dataset
 
 import nws_sweep
 from nws_sweep import cli
+from nws_sweep.api import searching
 from nws_sweep.config import python_notation
+from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.online import autotune
 from nws_sweep.records import MeasureRules, storage
 from nws_sweep.system import accelerator
 from tests import user_datasets
+from tests.factories import search_result, trial
 
 pytestmark = pytest.mark.usefixtures("own_folders", "undrawn")
+RESULT = nws_sweep.SearchResult(search_result(trial(0, 8.0)))
 DATASET: Dataset[torch.Tensor] = user_datasets.Slow(120, seconds=0.005)
 
 
@@ -174,6 +178,12 @@ class Module:
         return DataLoader(self.dataset, batch_size=10, shuffle=True)
 
 
+def test_the_loader_of_a_data_module_is_searched() -> None:
+    loader_input = loader_input_of(module := Module(), DATALOADER_DEFAULTS)
+    assert (loader_input.name, loader_input.settings.batch_size) == ("Slow", 10)
+    assert module.steps == []
+
+
 @pytest.mark.usefixtures("answered")
 def test_a_data_module_is_tuned() -> None:
     module = Module()
@@ -268,9 +278,74 @@ def test_messages_name_settings_as_python_does() -> None:
     assert doctest.DocTestRunner().run(example).failed == 0
 
 
-def test_a_name_of_another_tool_is_told_what_it_is_called_here() -> None:
-    with pytest.raises(
-        TypeError,
-        match=r"^search\(\) has no argument budget; it is called time_limit_s$",
-    ):
-        nws_sweep.search(DATASET, budget=10)  # type: ignore[call-arg]
+@pytest.mark.parametrize(
+    ("function", "keyword", "meant"),
+    [
+        ("search", "budget", "did you mean time_limit_s?"),
+        ("search", "verbose", "did you mean progress?"),
+        ("search", "batchsize", "did you mean batch_size?"),
+        ("search", "workers", "did you mean num_workers?"),
+        ("search", "xyzzy", "it has dataset, batch_size, "),
+        ("tune", "time_limit", "did you mean time_limit_s?"),
+        ("autotune", "verbose", "did you mean progress?"),
+        ("watch", "verbose", "did you mean progress?"),
+        ("sweep", "batch_sizes", "did you mean batch_size?"),
+        ("explain", "n_jobs", "did you mean num_workers?"),
+    ],
+)
+def test_an_argument_that_does_not_exist_is_an_error_with_what_was_meant(
+    function: str, keyword: str, meant: str
+) -> None:
+    with pytest.raises(TypeError) as raised:
+        getattr(nws_sweep, function)(DataLoader(DATASET), **{keyword: 1})
+    error = f"{function}() has no argument {keyword}; {meant}"
+    assert str(raised.value).startswith(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("find_num_workers", "did you mean search?"),
+        ("benchmark", "did you mean search?"),
+        ("xyzzy", "it has search, explain, "),
+    ],
+)
+def test_a_name_that_the_package_lacks_is_an_error_with_what_was_meant(
+    name: str, meant: str
+) -> None:
+    with pytest.raises(AttributeError) as raised:
+        getattr(nws_sweep, name)
+    error = f"module nws_sweep has no attribute {name}; {meant}"
+    assert str(raised.value).startswith(error)
+    assert raised.value.name == name  # else Python would add a suggestion
+    assert not hasattr(nws_sweep, f"_{name}")
+
+
+@pytest.mark.parametrize(
+    ("dataset", "keywords", "line"),
+    [
+        ("/data/photos", {}, "'/data/photos': a path is not a dataset; a folder is ImageFolder(path, transform)"),
+        (Path("photos"), {}, "'photos': a path is not a dataset"),
+        (user_datasets.Slow, {}, "Slow: missing a required argument: 'length'; pass a dataset, as Slow(...)"),
+        (DataLoader(DATASET), {"timeout": 30}, "sets it, and time_limit_s limits the search"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_searched_is_an_error_with_what_to_type(
+    dataset: Any, keywords: dict[str, Any], line: str
+) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        nws_sweep.search(dataset, **keywords)
+    assert line in str(raised.value)
+
+
+def test_the_timeout_of_a_dataloader_is_told_from_the_limit_of_the_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(searching, "_result", lambda *_: RESULT)
+    note = "timeout=30 is DataLoader's, for a batch; time_limit_s limits the search"
+    for limit_s, lines in ((None, [note]), (60, [])):
+        printed: list[str] = []
+        nws_sweep.search(
+            DATASET, timeout=30, time_limit_s=limit_s, progress=printed.append
+        )
+        assert printed == lines

@@ -105,7 +105,14 @@ def test_python_3_14_refuses_hydra_1_3(
             ["train.py", "--name=a b"],
             "did you mean `nws-sweep search train.py '--name=a b'`?",
         ),
-        (["."], "did you mean `nws-sweep report .`?"),
+        (["python", "train.py"], "did you mean `nws-sweep search train.py`?"),
+        (["serach"], "did you mean `nws-sweep search train.py`?"),
+        (["batch_size", "64", "-m"], "did you mean `nws-sweep batch_size=64 -m`?"),
+        (["profile", "train.py"], "did you mean `nws-sweep explain train.py`?"),
+        (
+            ["."],
+            "did you mean `nws-sweep report .` or `nws-sweep dataset=image_folder dataset.root=.`?",
+        ),
         (["xyzzy"], "--help lists them"),
     ],
 )
@@ -117,6 +124,34 @@ def test_a_word_that_is_no_command_is_an_error_with_what_was_meant(
         capsys.readouterr().err
         == f"nws_sweep: {arguments[0]}: neither a command nor key=value; {meant}\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["-m"], "-m: a grid needs several values, as in nws-sweep -m batch_size=64,256"),
+        (["--batch-size", "3"], "--batch-size: there is no such option; did you mean batch_size=VALUE?"),
+        (["-x"], "-x: there is no such option; --help lists the keys"),
+        (["batch_size=3", "--xyzzy"], "--xyzzy: there is no such option; --help lists the keys"),
+    ],
+)  # fmt: skip
+def test_an_option_that_does_not_exist_is_an_error_with_what_was_meant(
+    arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(arguments) == 2
+    assert capsys.readouterr().err == f"nws_sweep: {line}\n"
+
+
+def test_without_arguments_the_commands_are_printed_and_nothing_is_measured(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.run([]) == 0
+    commands = capsys.readouterr().out
+    assert cli.run(["help"]) == 0
+    assert capsys.readouterr().out == commands
+    assert "search train.py ARGUMENTS" in commands
+    assert "== Groups" not in commands
+    assert commands.endswith("\n--help lists all settings\n")
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,9 @@ class NwsSweepConfigSource(ConfigSource):
         for name in (
             [entry.name for entry in entries] if config_path else [embedding.GROUP]
         ):
+            # a part of the others, which a program composes to read it itself
+            if f"{config_path}/{name}" == f"{embedding.GROUP}/base.yaml":
+                continue
             path = f"{config_path}/{name}".lstrip("/")
             self._list_add_result(
                 names, file_path=path, file_name=name, results_filter=results_filter

@@ -4,7 +4,7 @@ from typing import Any
 
 from nws_sweep.api.request import TrainingStep
 from nws_sweep.api.searching import search
-from nws_sweep.config.python_notation import explained
+from nws_sweep.config.python_notation import explained, require_arguments
 from nws_sweep.report import explanation
 from nws_sweep.report.explanation import Explanation
 from nws_sweep.report.search_result import SearchResult
@@ -41,6 +41,7 @@ def explain(
         >>> explanation.stages[0].share > 0
         True
     """
+    require_arguments("explain", arguments, search)
     if isinstance(loader, SearchResult):
         return explanation.of_record(loader.record)
     result = search(loader, training_step=training_step, **arguments)

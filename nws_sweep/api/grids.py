@@ -11,7 +11,7 @@ from nws_sweep.api import searching
 from nws_sweep.api.loader_search import LoaderSearch
 from nws_sweep.api.request import Request
 from nws_sweep.config import schema
-from nws_sweep.config.python_notation import explained
+from nws_sweep.config.python_notation import explained, require_arguments
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
 from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.records import SearchRecord, shown, storage
@@ -64,6 +64,7 @@ def sweep(
         >>> sorted(grid.best_params)
         ['batch_size', 'num_workers']
     """
+    require_arguments("sweep", keywords, searching.search)
     platforms.require("searching")
     searches = _searches(dataset, {**keywords, "progress": progress})
     if folder is not None:

@@ -11,7 +11,7 @@ from nws_sweep.dataloading.inputs import LoaderInput, loader_input_of
 from nws_sweep.errors import NwsSweepWarning, printable
 from nws_sweep.model.epoch_length import LONGER
 from nws_sweep.records import MeasureRules, Status, TrialState
-from nws_sweep.report.progress import Progress
+from nws_sweep.report.progress import Progress, announcer
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.system import platforms
 from nws_sweep.trials import rank0
@@ -59,8 +59,9 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
 
     Args:
         dataset: A map-style or iterable dataset; or a DataLoader, then without any of
-            the DataLoader's keywords; or a function without arguments that returns
-            either, if it cannot be pickled (such results are not stored).
+            the DataLoader's keywords; or a LightningDataModule; or a function without
+            arguments that returns a dataset or a DataLoader, if it cannot be pickled
+            (such results are not stored).
         batch_size: As in DataLoader, like all keywords up to in_order (torch 2.6 and
             later); multiprocessing_context is fork, spawn, forkserver or None.
         patience: Candidates in a row that may not improve before the search stops.
@@ -129,7 +130,16 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         training_step=training_step, tolerance=tolerance, time_limit_s=time_limit_s, measure=measure,
         check_samples=check_samples, ranks=ranks, reuse=reuse, config=config, progress=progress,
     )  # fmt: skip
-    return search_for_all_ranks(lambda: loader_input_of(dataset, keywords), request)
+
+    def make_loader_input() -> LoaderInput:
+        loader_input = loader_input_of(dataset, keywords)
+        if timeout and time_limit_s is None and config is None:
+            announcer(progress)(
+                f"timeout={timeout} is DataLoader's, for a batch; time_limit_s limits the search"
+            )
+        return loader_input
+
+    return search_for_all_ranks(make_loader_input, request)
 
 
 def search_for_all_ranks(
@@ -143,7 +153,7 @@ def search_for_all_ranks(
     result = rank0.run_on_rank0(lambda: _result(make_loader_input(), request))
     for line in _warnings(result):
         warnings.warn(
-            f"nws_sweep: {in_python(printable(line))}", NwsSweepWarning, stacklevel=3
+            f"nws_sweep: {in_python(printable(line))}", NwsSweepWarning, stacklevel=4
         )
     return result
 

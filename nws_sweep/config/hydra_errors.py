@@ -1,23 +1,29 @@
 """Errors of Hydra and OmegaConf as one line, with what is allowed and what may have
 been meant."""
 
-import difflib
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from hydra.errors import MissingConfigException, OverrideParseException
 
-from nws_sweep.config.python_notation import CALLED
 from nws_sweep.config.schema import RANGES
+from nws_sweep.config.suggestions import did_you_mean, suggestion
 from nws_sweep.errors import ConfigurationError, one_line
 
 _GROUPS = ("dataset", "measure", "training_step", "paths", "experiment")
+# options of Hydra
+_LETTERS = ("-h", "-c", "-p", "-r", "-m", "-i")
+_FLAGS = (
+    "--help", "--hydra-help", "--version", "--cfg", "--resolve", "--package", "--run", "--multirun",
+    "--shell-completion", "--config-path", "--config-name", "--config-dir", "--experimental-rerun", "--info",
+)  # fmt: skip
 
 
 def explain(error: Exception, overrides: Sequence[str] = ()) -> ConfigurationError:
     """Explains an error of Hydra or OmegaConf in a line, with the overrides as the user
     typed them."""
-    reason = _about_override(error) or _about_key(error, overrides)
+    reason = _about_override(error, overrides) or _about_key(error, overrides)
     if not reason:
         text = f"{error}: {error.__cause__}" if error.__cause__ else str(error)
         reason = one_line(
@@ -28,17 +34,31 @@ def explain(error: Exception, overrides: Sequence[str] = ()) -> ConfigurationErr
     return ConfigurationError(reason or repr(error))
 
 
+def require_flags(arguments: Sequence[str]) -> None:
+    """ConfigurationError if an argument is an option that Hydra lacks, such as
+    ``--batch-size``, with the setting that was probably meant."""
+    for argument in arguments:
+        flag = argument.partition("=")[0]
+        # Hydra accepts the first letters of an option, and a value behind a letter
+        is_known = flag.startswith(_LETTERS) or any(
+            option.startswith(flag) for option in _FLAGS
+        )
+        if flag.startswith("-") and not is_known:
+            meant = suggestion(flag, [*RANGES, *_GROUPS])
+            hint = f"did you mean {meant}=VALUE?" if meant else "--help lists the keys"
+            raise ConfigurationError(f"{flag}: there is no such option; {hint}")
+
+
 def missing_launcher(extra: str) -> str:
     """Says what to install for a launcher whose package is missing."""
     return f"hydra/launcher: a package is missing; pip install '.[{extra}]' in the checkout of nws_sweep installs it"
 
 
-def _about_override(error: Exception) -> str | None:
+def _about_override(error: Exception, overrides: Sequence[str]) -> str | None:
     if isinstance(error, OverrideParseException):
         return f"{error.override}: not an override; expected key=value"
     if isinstance(error, MissingConfigException) and error.options:
-        group, _, option = str(error.missing_cfg_file).rpartition("/")
-        return f"{group}={option}: must be one of {', '.join(sorted(error.options))}"
+        return _about_option(str(error.missing_cfg_file), error.options, overrides)
     if match := re.search(r"Could not load 'hydra/launcher/(\w+)'", str(error)):
         return (
             missing_launcher("slurm")
@@ -51,6 +71,19 @@ def _about_override(error: Exception) -> str | None:
             return f"{match.group(1)}: the candidates of a search are a list, num_workers=[{values}]"
         return f"{match.group(1)}: several values are a grid, which needs -m"
     return None
+
+
+def _about_option(path: str, options: Sequence[str], overrides: Sequence[str]) -> str:
+    """Says what may be chosen in place of ``path``, the group and its option."""
+    group, _, option = path.rpartition("/")
+    wrong = f"{group}={option}"
+    for override in overrides:
+        if override.lstrip("+").replace("=", "/", 1) == path:
+            wrong = override
+    folder = path.removeprefix("dataset/")
+    if folder != path and Path(folder).is_dir():
+        return f"{wrong}: a folder is dataset=image_folder dataset.root={folder}"
+    return f"{wrong}: must be one of {', '.join(sorted(options))}"
 
 
 def _about_key(error: Exception, overrides: Sequence[str]) -> str | None:
@@ -80,8 +113,5 @@ def no_such_key(key: str) -> str:
     """Says that a key is unknown, and which key may have been meant."""
     if key.startswith(("dataset.", "training_step.")):
         return f"the chosen {key.partition('.')[0]} has no such argument; ++{key}=VALUE passes it anyway"
-    if key in CALLED:
-        return f"there is no key {key}; it is called {CALLED[key]}"
-    close = difflib.get_close_matches(key, [*RANGES, *_GROUPS], n=1)
-    meant = f"did you mean {close[0]}?" if close else "--help lists the keys"
+    meant = did_you_mean(key, [*RANGES, *_GROUPS], "--help lists the keys")
     return f"there is no key {key}; {meant}"

@@ -1,7 +1,7 @@
 """Options and names of commands: an error is one line."""
 
 import argparse
-import difflib
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -9,7 +9,10 @@ from typing import Any, NoReturn
 
 from nws_sweep import verbosity
 
-_CALLED = {"tune": "search"}  # commands that Python's names suggest
+from nws_sweep.config.suggestions import did_you_mean, suggestion
+
+# typed before a program
+_INTERPRETERS = ("python", "python3")
 
 
 class OptionParser(argparse.ArgumentParser):
@@ -28,8 +31,12 @@ class OptionParser(argparse.ArgumentParser):
         )  # fmt: skip
 
     def error(self, message: str) -> NoReturn:
-        """Ends the program with exit status 2."""
-        self.exit(2, f"{self.prog}: {message}; --help lists the options\n")
+        """Ends the program with exit status 2, and says which option may have been
+        meant."""
+        meant = "--help lists the options"
+        if match := re.match(r"unrecognized arguments: (--[\w-]+)", message):
+            meant = did_you_mean(match[1], self._option_string_actions, meant)
+        self.exit(2, f"{self.prog}: {message}; {meant}\n")
 
 
 class _ChooseVerbosity(argparse.Action):
@@ -48,21 +55,35 @@ def not_empty(text: str) -> str:
     return text
 
 
-def no_such_command(arguments: Sequence[str], commands: Iterable[str]) -> str:
+def no_such_command(
+    arguments: Sequence[str], commands: Iterable[str], of_programs: Iterable[str]
+) -> str:
     """Says that the first argument is neither a command nor ``key=value``, and which
-    command may have been meant."""
+    command may have been meant.
+
+    Args:
+        arguments: What was typed.
+        commands: The names of commands that read a folder, and of options.
+        of_programs: The names of commands that run a program.
+    """
+    from nws_sweep.config.schema import RANGES  # which takes a while
+
     name, *rest = arguments
-    close = (
-        [_CALLED[name]]
-        if name in _CALLED
-        else difflib.get_close_matches(name, commands, n=1)
-    )
+    meant = suggestion(name, [*of_programs, *commands])
     if Path(name).is_dir():
-        wanted = ["report", *arguments]
+        wanted = [["report", *arguments]]
+        wanted.append(["dataset=image_folder", f"dataset.root={name}", *rest])
+    elif name in _INTERPRETERS:
+        wanted = [["search", *rest]]
     elif name.endswith(".py") or Path(name).is_file():
-        wanted = ["search", *arguments]
-    elif close:
-        wanted = [*close, *rest]
+        wanted = [["search", *arguments]]
+    elif name in RANGES:
+        wanted = [[f"{name}={rest[0] if rest else 'VALUE'}", *rest[1:]]]
+    elif meant:
+        wanted = [[meant, *rest]]
     else:
         return f"{name}: neither a command nor key=value; --help lists them"
-    return f"{name}: neither a command nor key=value; did you mean `{shlex.join(['nws-sweep', *wanted])}`?"
+    if len(wanted[0]) == 1 and wanted[0][0] in of_programs:
+        wanted[0].append("train.py")
+    commands = (f"`{shlex.join(['nws-sweep', *words])}`" for words in wanted)
+    return f"{name}: neither a command nor key=value; did you mean {' or '.join(commands)}?"

@@ -1,19 +1,17 @@
-"""Settings in Python: an error says what an argument is called here, and messages have
-Python's notation."""
+"""Settings in Python: an error says which argument was probably meant, and messages
+have Python's notation."""
 
 import functools
+import inspect
 import re
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, ParamSpec, TypeVar
 
+from nws_sweep.config.suggestions import did_you_mean
 from nws_sweep.errors import NwsSweepError
 
 P = ParamSpec("P")
 R = TypeVar("R")
-CALLED = {
-    "budget": "time_limit_s", "budget_s": "time_limit_s", "time_limit": "time_limit_s", "max_time": "time_limit_s",
-    "max_num_workers": "max_workers", "candidates": "num_workers",
-}  # fmt: skip
 _WORDS = {"true": "True", "false": "False", "null": "None"}
 _SWITCHES = (
     "pin_memory",
@@ -51,17 +49,18 @@ def in_python(text: str) -> str:
 
 
 def explained(function: Callable[P, R]) -> Callable[P, R]:
-    """Raises TypeError with the name used here if a keyword argument has another name.
+    """Raises TypeError with the argument that was probably meant if there is none of
+    this name.
 
     Our own errors name settings in the notation of Python.
     """
+    parameters = inspect.signature(function).parameters.values()
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
     @functools.wraps(function)
     def checked(*arguments: P.args, **keywords: P.kwargs) -> R:
-        for name in set(keywords) & set(CALLED):
-            raise TypeError(
-                f"{function.__name__}() has no argument {name}; it is called {CALLED[name]}"
-            )
+        if not takes_any:
+            require_arguments(function.__name__, keywords, function)
         try:
             return function(*arguments, **keywords)
         except NwsSweepError as error:
@@ -69,3 +68,15 @@ def explained(function: Callable[P, R]) -> Callable[P, R]:
             raise
 
     return checked
+
+
+def require_arguments(
+    name: str, keywords: Iterable[str], function: Callable[..., Any]
+) -> None:
+    """Raises TypeError, in the name of a function, if a keyword is no argument of
+    ``function``."""
+    arguments = inspect.signature(function).parameters
+    for keyword in keywords:
+        if keyword not in arguments:
+            meant = did_you_mean(keyword, arguments, f"it has {', '.join(arguments)}")
+            raise TypeError(f"{name}() has no argument {keyword}; {meant}")

@@ -1,7 +1,10 @@
 """Describes what the Python API measures: a dataset with keywords, a function that
 makes it, or a DataLoader."""
 
+import copy
 import functools
+import inspect
+import os
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -87,14 +90,21 @@ def loader_of_module(module: Any) -> Any:
 
 
 def loader_input_of(dataset: Any, keywords: Mapping[str, Any]) -> LoaderInput:
-    """Describes what is measured: a dataset, a function that makes it, or a DataLoader.
+    """Describes what is measured: a dataset, a function that makes it, a DataLoader, or
+    that of a LightningDataModule.
 
     ``keywords`` has a value for each key of ``DATALOADER_DEFAULTS``. ConfigurationError
     if one is out of range or does not fit the dataset; DataLoader's own ValueError if
     they contradict each other.
     """
+    if is_module(dataset):
+        dataset = loader_of_module(copy.copy(dataset))
     if loaders.is_loader(dataset):
         return _of_loader(dataset, keywords)
+    if isinstance(dataset, str | os.PathLike):
+        raise ConfigurationError(
+            f"{str(dataset)!r}: a path is not a dataset; a folder is ImageFolder(path, transform) of torchvision"
+        )
     _refuse_lists(keywords)
     of_workers = {name: keywords[name] for name in _OF_WORKERS}
     of_workers["timeout"] = float(keywords["timeout"])
@@ -112,6 +122,7 @@ def loader_input_of(dataset: Any, keywords: Mapping[str, Any]) -> LoaderInput:
         raise ConfigurationError(
             "a sampler needs the dataset itself, not a function that makes it"
         )
+    _require_no_arguments(dataset)
     stand_in: Any = range(1)  # for the dataset that the function will make
     settings = loaders.settings_of(DataLoader(stand_in, **_without_workers(keywords)))
     return LoaderInput(
@@ -143,6 +154,20 @@ def _is_maker(value: Any) -> bool:
     return isinstance(value, type) or (callable(value) and not has_samples)
 
 
+def _require_no_arguments(maker: Callable[..., Any]) -> None:
+    """ConfigurationError if the function or the class cannot be called without
+    arguments, such as ``ImageFolder``."""
+    try:
+        inspect.signature(maker).bind()
+    except ValueError:  # of a function in C
+        return
+    except TypeError as error:
+        name = getattr(maker, "__name__", type(maker).__name__)
+        raise ConfigurationError(
+            f"{name}: {error}; pass a dataset, as {name}(...) makes it, or lambda: {name}(...)"
+        ) from error
+
+
 def _without_workers(keywords: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in keywords.items() if name not in _OF_WORKERS}
 
@@ -150,8 +175,11 @@ def _without_workers(keywords: Mapping[str, Any]) -> dict[str, Any]:
 def _refuse_keywords(keywords: Mapping[str, Any]) -> None:
     for name, value in keywords.items():
         if value != DATALOADER_DEFAULTS[name]:
+            meant = "search(dataset, ...) sets it"
+            if name == "timeout":
+                meant += ", and time_limit_s limits the search"
             raise ConfigurationError(
-                f"{name}={value!r}: a DataLoader has its own {name}; search(dataset, ...) sets it"
+                f"{name}={value!r}: a DataLoader has its own {name}; {meant}"
             )
 
 

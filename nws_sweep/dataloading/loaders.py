@@ -205,7 +205,8 @@ def unwrapped(loader: Any) -> DataLoader[Any]:
         return unwrapped(wrapped[1])
     if not isinstance(loader, DataLoader):
         raise ConfigurationError(
-            f"{type(loader).__name__}: must be a DataLoader, or an object that wraps one"
+            f"{type(loader).__name__}: must be a DataLoader, or an object that wraps one; "
+            "search() takes a dataset or a LightningDataModule"
         )
     return loader
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from torch.utils.data import DataLoader, IterableDataset, MapDataPipe
 
 from nws_sweep.analysis import accounts
+from nws_sweep.config.python_notation import explained
 from nws_sweep.config.search_options import AutotuneOptions, autotune_options
 from nws_sweep.dataloading import generators, loaders, sharing
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
@@ -186,6 +187,7 @@ def _tuned_class(
     return type(f"Tuned{kind.__name__}", bases, attributes)
 
 
+@explained
 def autotune(
     loader: AnyLoader,
     *,
@@ -228,6 +230,7 @@ def autotune(
     )
 
 
+@explained
 def watch(loader: AnyLoader, *, progress: Progress = None) -> AnyLoader:
     """A copy of a DataLoader that says after its first epoch what share of the time
     training waits for data.

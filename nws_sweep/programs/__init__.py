@@ -24,5 +24,6 @@ def are_asked_for(arguments: Sequence[str]) -> bool:
     if arguments[0] != "explain":
         return True
     return any(
-        argument == "-m" or Path(argument).is_file() for argument in arguments[1:]
+        argument == "-m" or argument.endswith(".py") or Path(argument).is_file()
+        for argument in arguments[1:]
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nws_sweep import verbosity
+from nws_sweep.analysis.summary import summarise_record
 from nws_sweep.config.options import OptionParser, not_empty
 from nws_sweep.config.schema import is_seconds
 from nws_sweep.errors import ConfigurationError, NwsSweepError
@@ -203,6 +204,9 @@ def _keep(record: SearchRecord, output: Path, name: str, *, explains: bool) -> i
         except NwsSweepError as error:
             _print(str(error))
             status = 1
-    if not verbosity.is_quiet():
-        _print(f"DataLoader(..., {formats.kwargs(SearchResult(record).loader_kwargs)})")
+    if formats.is_too_early(summarise_record(record).configurations[0]):
+        _print(formats.TOO_EARLY)
+    elif not verbosity.is_quiet():
+        kwargs = formats.kwargs(SearchResult(record).loader_kwargs)
+        _print(f"DataLoader(..., {kwargs})")
     return status

@@ -13,6 +13,7 @@ from nws_sweep.errors import NwsSweepError, printable
 from nws_sweep.model.stages import Stage, nested
 from nws_sweep.records import SearchRecord
 from nws_sweep.report import snippets
+from nws_sweep.report.attributes import SuggestsAttributes
 from nws_sweep.report.tables import Rows
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _LEAST_SHARE, _MOST_ROWS = 0.01, 12
 
 
 @dataclass(frozen=True, repr=False)
-class Explanation:
+class Explanation(SuggestsAttributes):
     """What makes a sample expensive, and what the epoch would be without it.
 
     Returned by :func:`nws_sweep.explain`. Prints as a table, in a notebook too.
@@ -89,14 +90,24 @@ def of(configuration: ConfigurationSummary) -> Explanation:
     """Explains a configuration; NwsSweepError if no calls were timed."""
     best, stages = configuration.best, configuration.stages
     if best is None or not stages:
-        raise NwsSweepError(
-            f"{configuration.label}: no calls were timed; this needs a search by this version, a candidate with "
-            "workers, and no other tool that monitors them"
-        )
+        raise NwsSweepError(f"{configuration.label}: {_without_calls(configuration)}")
     epoch_s = best.measurement.epoch_s if best.measurement else None
     lines = [accounts.line(best), *advice.on_samples(configuration.run.recorded)]
     return Explanation(
         stages, best.num_workers, epoch_s, tuple(line for line in lines if line)
+    )
+
+
+def _without_calls(configuration: ConfigurationSummary) -> str:
+    """Says why no calls were timed, and what to type."""
+    if any(configuration.run.result.measured_numbers):
+        return (
+            "no calls were timed: another tool, such as a profiler or a debugger, watched the workers, or an earlier "
+            "version searched; search again without it"
+        )
+    return (
+        "no calls were timed: only workers are timed, and none were measured; type nws-sweep explain --num-workers 1 "
+        "train.py, or explain(loader, num_workers=[1])"
     )
 
 

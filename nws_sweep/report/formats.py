@@ -16,6 +16,10 @@ from nws_sweep.report import snippets
 
 FORMATS = ("table", "overrides", "kwargs", "lightning", "transformers", "yaml", "json")
 
+TOO_EARLY = (
+    "nothing to paste: workers may be faster; search longer, with a larger time limit"
+)
+
 # Arguments of transformers.TrainingArguments, by the settings.
 _TRAINING_ARGUMENTS = {"batch_size": "per_device_train_batch_size"} | {
     name: f"dataloader_{name}"
@@ -154,11 +158,9 @@ def as_mapping(configuration: ConfigurationSummary) -> dict[str, Any]:
 def _of_single(
     configuration: ConfigurationSummary, format_name: str, key: str | None
 ) -> Snippet:
-    settings = best_settings(configuration)
-    if not settings:
-        return Snippet(
-            text="", comments=(f"{configuration.label}: {configuration.headline}",)
-        )
+    if reason := _reason_against(configuration):
+        return Snippet(text="", comments=(f"{configuration.label}: {reason}",))
+    settings = best_settings(configuration) or {}
     if key is not None and configuration.project is not None:
         project_keys.refuse_mapping(settings, configuration.project, key)
     comments = [*_about(configuration)]
@@ -177,6 +179,24 @@ def _of_single(
         line = overrides_in_place(configuration)
         comments += left_out(configuration)
     return Snippet(text=f"{line}\n" if line else "", comments=tuple(comments))
+
+
+def _reason_against(configuration: ConfigurationSummary) -> str:
+    """Why there is nothing to paste; empty if there is."""
+    if not best_settings(configuration):
+        return configuration.headline
+    if is_too_early(configuration):
+        return f"{configuration.headline}; {TOO_EARLY}"
+    return ""
+
+
+def is_too_early(configuration: ConfigurationSummary) -> bool:
+    """Whether nothing must be pasted yet: a search that was cut short has not found
+    that workers do not help."""
+    if configuration.answer is None:
+        return True
+    is_provisional = configuration.status is Status.PROVISIONAL
+    return is_provisional and configuration.answer.num_workers == 0
 
 
 def best_file(configuration: ConfigurationSummary) -> Snippet:

@@ -10,10 +10,11 @@ from nws_sweep.config.python_notation import in_python
 from nws_sweep.errors import NwsSweepError, OutOfTime
 from nws_sweep.records import LoaderSettings, SearchRecord, Trial, TrialState
 from nws_sweep.report import formats
+from nws_sweep.report.attributes import SuggestsAttributes
 
 
 @dataclass(frozen=True, repr=False)  # without slots, for a cached property
-class SearchAnswer:
+class SearchAnswer(SuggestsAttributes):
     """The best DataLoader settings of a search, and how they were found.
 
     Attributes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nws_sweep.analysis import accounts, what_if
 from nws_sweep.analysis.diagnosis import Diagnosis
 from nws_sweep.analysis.what_if import Predicted
-from nws_sweep.config.python_notation import in_python
+from nws_sweep.config.python_notation import explained, in_python
 from nws_sweep.errors import ConfigurationError, printable
 from nws_sweep.records import codec, storage
 from nws_sweep.report import formats, snippets, tables, writer
@@ -50,6 +50,7 @@ class SearchResult(SearchAnswer):
         """Lines that question the answer or suggest how to improve it."""
         return tuple(map(in_python, self._summary.all_warnings))
 
+    @explained
     def predict(
         self,
         *,

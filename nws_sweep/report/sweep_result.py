@@ -9,6 +9,7 @@ from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.config.python_notation import in_python
 from nws_sweep.errors import NwsSweepError, printable
 from nws_sweep.report import snippets, tables
+from nws_sweep.report.attributes import SuggestsAttributes
 from nws_sweep.report.search_result import SearchResult
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)  # without slots, for a cached property
-class SweepResult:
+class SweepResult(SuggestsAttributes):
     """The results of a grid; prints as a table of the best settings, in a notebook too.
 
     Returned by :func:`nws_sweep.sweep`.

@@ -17,8 +17,10 @@ _INTRODUCTION = """\
 # Command line
 
 `scripts/reference` writes this page from the parsers of the commands; a test compares. `nws-sweep` and
-`python -m nws_sweep` are the same command. Without a command it searches: all arguments are then overrides of the
-configuration ([configuration](config.md)), and `-m` makes a grid of all values that are separated by commas.
+`python -m nws_sweep` are the same command. Without arguments, as with `help`, it prints the commands. `key=value` in
+place of a command searches: all arguments are then overrides of the configuration ([configuration](config.md)), and
+`-m` makes a grid of all values that are separated by commas. A command, an option or a key that does not exist is an
+error with what was probably meant.
 
 `autotune`, `explain`, `search` and `watch` run a program ([any program](../guides/any-program.md)): options of
 nws_sweep come before it, `-q` and `-v` too ([silence it, or see
@@ -34,6 +36,7 @@ _STATUS = """\
 | 1 | a candidate or a configuration failed or was skipped: the report names it and the reason |
 | 1 of `search` and `explain` of a program, and `+nws_sweep=search` | also: the search failed, or found no DataLoader |
 | 1 of `best`, `predict`, `explain DIR` | a configuration has no best setting, no recorded costs or no timed calls |
+| 1 of `best --format kwargs` and other settings to paste | also: a search was cut short when 0 workers were best |
 | 1 of `compare --fail-if` | times changed |
 | 2 | the command line, the configuration or a file is wrong: one line on standard error, and nothing is measured |
 | 129, 130, 143 | ended by SIGHUP, Ctrl-C or SIGTERM: results so far of a run or a grid are kept and reported |
@@ -46,7 +49,8 @@ def page() -> str:
         _section(name, command.parser_of(name), is_program=True)
         for name in programs.COMMANDS
     ]
-    names = [name for name in cli.COMMANDS if not name.startswith("-")]
+    without_options = ("help", "--version")
+    names = [name for name in cli.COMMANDS if name not in without_options]
     sections = [*of_programs, *(_section(name, _parser(name)) for name in names)]
     return "\n\n".join([_INTRODUCTION, *sections, _STATUS]) + "\n"
 

@@ -200,12 +200,24 @@ def test_threads_that_compute_much_of_the_batches_are_told_with_their_number() -
     )
 
 
-def test_a_search_without_timed_calls_says_why() -> None:
+@pytest.mark.parametrize(
+    ("workers", "remedy"),
+    [
+        (
+            0,
+            r"none were measured; type nws-sweep explain --num-workers 1 train\.py, or",
+        ),
+        (2, r"another tool, .* watched the workers, .*; search again without it$"),
+    ],
+)
+def test_a_search_without_timed_calls_says_why_and_what_to_type(
+    workers: int, remedy: str
+) -> None:
+    record = factories.search_result(factories.trial(workers, 8.0))
     with pytest.raises(
-        NwsSweepError,
-        match=r"^dataset=photos: no calls were timed; this needs a search by this",
+        NwsSweepError, match=rf"^dataset=photos: no calls were timed: .*{remedy}"
     ):
-        explanation.of_record(searched(BatchCost(0.1, 0.0), 0.0, workers=(0,)))
+        explanation.of_record(record)
 
 
 def test_the_command_prints_the_stages_of_each_configuration(

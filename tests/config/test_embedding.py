@@ -110,6 +110,14 @@ def test_a_host_composes_the_configuration_below_one_node_and_overrides_it(
         in_host(tmp_path, "+nws_sweep=base", "nws_sweep/measure=nope")
 
 
+def test_a_host_is_told_what_it_can_start(tmp_path: Path) -> None:
+    with pytest.raises(
+        HydraException,
+        match=r"Available options in 'nws_sweep':\s+autotune\s+search\s+watch\n",
+    ):
+        in_host(tmp_path, "+nws_sweep=tune")
+
+
 @pytest.mark.parametrize("group", ["dataset", "measure", "paths", "training_step"])
 def test_every_option_composes_and_resolves_in_a_host(
     tmp_path: Path, group: str

@@ -297,7 +297,7 @@ def test_a_loader_in_an_attribute_of_a_loader_is_ignored_and_several_in_a_wrappe
         loaders.unwrapped(Pipeline(full(), full()))
     with pytest.raises(
         ConfigurationError,
-        match="int: must be a DataLoader, or an object that wraps one",
+        match="int: must be a DataLoader, or an object that wraps one; search",
     ):
         loaders.unwrapped(3)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nws_sweep.programs import command
+from nws_sweep.report import formats
 from tests.conftest import run_python
 from tests.factories import failed_trial, search_result, trial
 from tests.roots import made_up
@@ -186,6 +187,9 @@ def test_a_failed_candidate_is_the_exit_status_of_a_search_that_has_succeeded(
     lines = capsys.readouterr().err
     assert "no calls were timed" in lines
     assert lines.endswith("nws_sweep: DataLoader(..., num_workers=0)\n")
+    ended = search_result(trial(0, 8.0), trial(2, 16.0), stop_reason="")
+    command._keep(ended, tmp_path, "run", explains=False)
+    assert capsys.readouterr().err == f"nws_sweep: {formats.TOO_EARLY}\n"
 
 
 def test_an_exception_has_the_programs_own_traceback(

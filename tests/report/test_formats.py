@@ -246,6 +246,16 @@ def test_an_undecided_run_has_settings_in_no_format(tmp_path: Path) -> None:
     assert [row[2] for row in snippets.best_table(both)[1:]] == ["undecided", "4"]
 
 
+@pytest.mark.parametrize("form", ["overrides", "kwargs", "lightning", "transformers"])
+def test_no_workers_are_not_pasted_from_a_search_that_was_cut_short(form: str) -> None:
+    ended = search_result(trial(0, 8.0), trial(4, 16.0), stop_reason="")
+    rendered = formats.render(summary_of_run(ended), form)
+    assert rendered.text == ""
+    (line,) = rendered.comments
+    assert "best so far: num_workers=0 (provisional: the search did not finish" in line
+    assert line.endswith(f"; {formats.TOO_EARLY}")
+
+
 def test_settings_that_transformers_lacks_are_in_a_comment() -> None:
     settings = {
         "num_workers": 2,
