@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from nws_sweep import verbosity
-
 from nws_sweep.config.suggestions import did_you_mean, suggestion
 
 # typed before a program
