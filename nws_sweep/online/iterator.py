@@ -225,8 +225,8 @@ class TunedIterator(LoaderIterator):
             is_last = self._returned == self._tuner.batches_per_epoch
             self._observation.given(received, batch, waited_s, is_last=is_last)
         if change is not None and self._pools.current is change.pool:  # its first batch
-            self._pools.change, self._pool_began = None, self._returned
-            self._tuner.switched(change.plan, self._returned - 1)
+            self._pools.change, self._pool_began = None, self._returned - 1
+            self._tuner.switched(change.plan, self._pool_began)
             self._observe()
 
     def _next_batch(self) -> Any:

@@ -175,6 +175,24 @@ def test_batches_and_random_numbers_are_those_of_the_plain_loader_with_changes_a
     assert all(switch.before != switch.after for switch in tuned.tuning.switches)
 
 
+def test_the_observation_after_a_change_within_an_epoch_knows_what_the_pool_has_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[tuple[int, int]] = []
+
+    def begin(trial: TrainingTrial, first: int, *times: Any, **details: Any) -> None:
+        begun.append((first, details["earlier_batches"]))
+        TrainingTrial.begin(trial, first, *times, **details)
+
+    monkeypatch.setattr(EveryBatch, "begin", begin)
+    tuned = scripted(DataLoader(Items(200), num_workers=1), {(0, 3): 2})
+    for _ in tuned:
+        pass
+    (switch,) = tuned.tuning.switches
+    (first, earlier_batches) = begun[-1]
+    assert first - earlier_batches == switch.batch > 3
+
+
 @pytest.mark.usefixtures("forked_workers")
 def test_workers_of_two_pools_never_have_the_same_random_numbers() -> None:
     tuned = scripted(
