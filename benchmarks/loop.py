@@ -36,7 +36,7 @@ _COLUMNS = (
 )  # fmt: skip
 _INTRODUCTION = """\
 Programs of `benchmarks/programs`, each after a public report of slow training, run as they are and under
-`nws-sweep watch` ([what it says](../guides/any-program.md#what-watch-says)), a row for each repeat. *Share* is that of
+`nws-sweep watch` ([what it says](../guides/programs.md#what-watch-says)), a row for each repeat. *Share* is that of
 the planted part in the first epoch, as watch prints it, and *bare* the same by a stopwatch in the program, of the same
 epoch. *Off* is the largest difference of any part. *Gain* is what the verdict says that its remedy saves of an epoch,
 and *by hand* what it saved: the program with that number of workers if the verdict predicts one, else with the planted

@@ -18,7 +18,7 @@ _SPIN = "while True: pass"
 _INTRODUCTION = """\
 Workloads constructed to have one or two known bottlenecks, searched with prefetch_factor=2 and at most 32 workers
 ("rising" 16, "spawning" 8), and their diagnoses: the share of an epoch at the recommended setting that is saved if
-one thing is taken away ([bottlenecks](../understand/bottlenecks.md)). Each case has a row for each repeat.
+one thing is taken away ([bottlenecks](../understand/report.md)). Each case has a row for each repeat.
 A diagnosis is right if its first bottleneck is the expected one, it names the other expected ones, and it says what is
 special about the case. Some expectations were corrected after a first run, so the share of right diagnoses does not
 carry over to other workloads.

@@ -105,7 +105,7 @@ def test_an_answer_to_a_question(
 
 @pytest.mark.extended
 def test_accelerate() -> None:
-    found = run(shown("docs/guides/lightning.md", "Accelerator"), dataset=SLOW)
+    found = run(shown("docs/guides/frameworks.md", "Accelerator"), dataset=SLOW)
     loader = found["loader"]
     assert type(loader).__name__ == "DataLoaderShard"
     assert loader.num_workers in WORKERS
@@ -174,15 +174,36 @@ def test_a_dataset_and_a_training_step_of_the_user() -> None:
         folder = Path("images", "train", name)
         folder.mkdir(parents=True)
         Image.new("RGB", (300, 300)).save(folder / "1.jpg")
-    dataset = run(shown("docs/guides/your-dataset.md", "def training_data"))[
-        "training_data"
-    ]("images/train")
+    dataset = run(shown("docs/guides/data.md", "def training_data"))["training_data"](
+        "images/train"
+    )
     assert len(dataset) == 2
     assert dataset[0][0].shape[0] == 3
-    step = run(shown("docs/guides/your-dataset.md", "class MyStep"))["MyStep"](lr=0.01)
+    step = run(shown("docs/guides/data.md", "class MyStep"))["MyStep"](lr=0.01)
     before = step.model.weight.clone()
     step((torch.ones(4, 784), torch.zeros(4, dtype=torch.long)))
     assert not torch.equal(before, step.model.weight)
+
+
+@pytest.mark.extended
+def test_a_folder_of_images_with_a_gpu() -> None:
+    """Without one the step computes on the CPUs, and its batches stay there."""
+    for name in ("cat", "dog"):
+        folder = Path("images", "train", name)
+        folder.mkdir(parents=True)
+        for number in range(4):
+            Image.new("RGB", (48, 48)).save(folder / f"{number}.jpg")
+    page = "docs/guides/gpu.md"
+    parts = [shown(page, "class Step"), shown(page, "training_step=Step()")]
+    parts.append(shown(page, "for images, labels in loader"))
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    script = "".join(parts).replace("batch_size=64", "batch_size=2")
+    script = script.replace("Crop(224)", "Crop(32)").replace(
+        'to("cuda"', f'to("{device}"'
+    )
+    found = run(script)
+    assert found["result"].num_workers in WORKERS
+    assert len(found["images"]) == 2
 
 
 @pytest.fixture
@@ -196,7 +217,7 @@ def test_weights_and_biases(
 ) -> None:
     wandb = pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
-    run(shown("docs/guides/trackers.md", "wandb.init"), wandb=wandb, result=result)
+    run(shown("docs/guides/frameworks.md", "wandb.init"), wandb=wandb, result=result)
     wandb.finish()
     assert list(tmp_path.glob("wandb/offline-run-*/*.wandb"))
 
@@ -209,7 +230,7 @@ def test_mlflow(
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     mlflow.set_tracking_uri((tmp_path / "mlruns").as_uri())
     run(
-        shown("docs/guides/trackers.md", "mlflow.start_run"),
+        shown("docs/guides/frameworks.md", "mlflow.start_run"),
         mlflow=mlflow,
         result=result,
     )
@@ -225,7 +246,7 @@ def test_tensorboard(result: nws_sweep.SearchResult, tmp_path: Path) -> None:
     from torch.utils.tensorboard import SummaryWriter
 
     run(
-        shown("docs/guides/trackers.md", "SummaryWriter"),
+        shown("docs/guides/frameworks.md", "SummaryWriter"),
         SummaryWriter=SummaryWriter,
         result=result,
     )

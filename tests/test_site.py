@@ -21,10 +21,11 @@ __all__ = ["browser"]  # a fixture
 
 PAGES = [
     "index",
-    "get-started/quickstart",
+    "get-started/command-line",
     "understand/measuring",
     "reference/api",
     "reference/config",
+    "project/contributing",
     "evidence/demo",
 ]
 VIOLATIONS = """async () => {

@@ -1,4 +1,4 @@
-"""Tries search, tune and autotune with loaders of other libraries; writes the table of docs/guides/other-libraries.md.
+"""Tries search, tune and autotune with loaders of other libraries; writes the table of benchmarks/foreign/results.md.
 
 ``python -m benchmarks.foreign [PROGRAM ...]`` writes the rows of these programs, or of all, each tried in its own
 processes.
@@ -19,7 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).parents[2] / "docs/guides/other-libraries.md"
+PAGE = Path(__file__).with_name("results.md")
 BEGIN, END = "<!-- written by scripts/test-foreign -->\n", "<!-- end -->\n"
 MOST_WORKERS, EPOCHS, LIMIT_S = 8, 4, 120
 PACKAGES = (

@@ -81,11 +81,11 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         measure: How a candidate is measured: ``quick``, ``default``, ``rigorous`` or
             ``epoch`` (whole epochs), or your own rules; None for the defaults.
         check_samples: Which samples of workers are compared with those loaded without
-            workers (docs/guides/samples.md): None for a few of each candidate, True
+            workers (docs/guides/data.md): None for a few of each candidate, True
             also for a whole epoch of an iterable dataset, False for none. Candidates
             that deliver different samples fail, with a warning (``warnings.warn``).
         ranks: Loaders that run at the same time, as the ranks of a host
-            (docs/guides/ddp.md). One is measured: result and candidates are per rank.
+            (docs/guides/clusters.md). One is measured: result and candidates are per rank.
         reuse: Whether to return an earlier result of the same search on this machine:
             ``fresh`` (same versions, at most 30 days old; also True), ``always`` or
             ``never`` (also False). A search that its time limit, Ctrl-C or others ended

@@ -201,7 +201,7 @@ def autotune(
     first epoch of training.
 
     Each epoch has the same batches, each once. Augmentations draw other random numbers
-    after a change of settings; docs/guides/online-tuning.md says what is promised. The
+    after a change of settings; docs/guides/programs.md says what is promised. The
     attribute ``tuning`` has what was found; one line says so once.
 
     Args:

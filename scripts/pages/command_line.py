@@ -4,13 +4,13 @@ search."""
 import argparse
 import contextlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from unittest import mock
 
 from nws_sweep import cli, programs
 from nws_sweep.errors import NwsSweepError
 from nws_sweep.programs import command
-from scripts.pages.reference import ROOT, plain, table
+from scripts.pages.reference import ROOT, plain
 
 PAGE = ROOT / "docs" / "reference" / "cli.md"
 _INTRODUCTION = """\
@@ -22,11 +22,10 @@ place of a command searches: all arguments are then overrides of the configurati
 `-m` makes a grid of all values that are separated by commas. A command, an option or a key that does not exist is an
 error with what was probably meant.
 
-`autotune`, `explain`, `search` and `watch` run a program ([any program](../guides/any-program.md)): options of
+`autotune`, `explain`, `search` and `watch` run a program ([training programs](../guides/programs.md)): options of
 nws_sweep come before it, `-q` and `-v` too ([silence it, or see
-more](../guides/troubleshooting.md#silence-it-or-see-more)). Without a command they stand anywhere beside Hydra's flags.
-The exit status of `autotune` and `watch` is the program's, that of `search` and `explain` is
-[in the table below](#exit-status)."""
+more](../guides/troubleshooting.md#silence-it-or-see-more)). Without a command they stand anywhere beside Hydra's flags."""
+_SHARED = "## Arguments of several commands"
 _STATUS = """\
 ## Exit status
 
@@ -35,6 +34,7 @@ _STATUS = """\
 | 0 | everything was measured, or a time limit ended the search |
 | 1 | a candidate or a configuration failed or was skipped: the report names it and the reason |
 | 1 of `search` and `explain` of a program, and `+nws_sweep=search` | also: the search failed, or found no DataLoader |
+| of `autotune` and `watch` | that of the program |
 | 1 of `best`, `predict`, `explain DIR` | a configuration has no best setting, no recorded costs or no timed calls |
 | 1 of `best --format kwargs` and other settings to paste | also: a search was cut short when 0 workers were best |
 | 1 of `compare --fail-if` | times changed |
@@ -45,29 +45,73 @@ _STATUS = """\
 
 def page() -> str:
     """The page as it must be."""
-    of_programs = [
-        _section(name, command.parser_of(name), is_program=True)
-        for name in programs.COMMANDS
-    ]
-    without_options = ("help", "--version")
-    names = [name for name in cli.COMMANDS if name not in without_options]
-    sections = [*of_programs, *(_section(name, _parser(name)) for name in names)]
-    return "\n\n".join([_INTRODUCTION, *sections, _STATUS]) + "\n"
+    parsers = _parsers()
+    shared = _shared(parsers)
+    sections = [_section(title, *parsers[title], shared) for title in parsers]
+    return "\n\n".join([_INTRODUCTION, *sections, _list(shared), _STATUS]) + "\n"
 
 
-def _section(
-    name: str, parser: argparse.ArgumentParser, *, is_program: bool = False
-) -> str:
+def _parsers() -> dict[str, tuple[str, argparse.ArgumentParser]]:
+    """Of each section: the usage of the command, and its parser."""
+    parsers = {name: command.parser_of(name) for name in programs.COMMANDS}
+    sections: dict[str, tuple[str, argparse.ArgumentParser]] = {
+        name: (_usage(name, parser, options_first=True), parser)
+        for name, parser in parsers.items()
+    }
+    for name in cli.COMMANDS:
+        if name not in ("help", "--version"):
+            title = f"{name} DIR" if name in programs.COMMANDS else name
+            parser = _parser(name)
+            sections[title] = (_usage(name, parser, options_first=False), parser)
+    return sections
+
+
+def _usage(name: str, parser: argparse.ArgumentParser, *, options_first: bool) -> str:
     positional = [action for action in _actions(parser) if not action.option_strings]
     words = [
         f"[{action.metavar}]" if action.nargs == "?" else str(action.metavar)
         for action in positional
     ]
     options = ["[options]"] * any(action.option_strings for action in _actions(parser))
-    words = [*options, *words] if is_program else [*words, *options]
-    title = f"{name} DIR" if name in programs.COMMANDS and not is_program else name
-    usage = f"```text\nnws-sweep {name} {' '.join(words)}\n```"
-    return f"## {title}\n\n{plain(inspect.cleandoc(parser.description or ''))}\n\n{usage}\n\n{_options(parser)}"
+    words = [*options, *words] if options_first else [*words, *options]
+    return " ".join(["nws-sweep", name, *words])
+
+
+def _shared(
+    parsers: Mapping[str, tuple[str, argparse.ArgumentParser]],
+) -> dict[str, str]:
+    """The arguments that several commands have, with the same words, and these words."""
+    arguments = [
+        (_name(action), _help(action))
+        for _, parser in parsers.values()
+        for action in _actions(parser)
+    ]
+    return {name: text for name, text in arguments if arguments.count((name, text)) > 1}
+
+
+def _section(
+    title: str, usage: str, parser: argparse.ArgumentParser, shared: Mapping[str, str]
+) -> str:
+    about = plain(inspect.cleandoc(parser.description or ""))
+    arguments = {_name(action): _help(action) for action in _actions(parser)}
+    rows = [
+        f"- `{name}`: {plain(text)}"
+        for name, text in arguments.items()
+        if shared.get(name) != text
+    ]
+    known = [f"`{name}`" for name in arguments if name in shared]
+    also = [f"- {', '.join(known)}: [below]({_anchor(_SHARED)})"] * bool(known)
+    lines = "\n".join([*rows, *also])
+    return f"## {title}\n\n{about}\n\n```text\n{usage}\n```\n\n{lines}"
+
+
+def _anchor(title: str) -> str:
+    return title.lower().replace("## ", "#").replace(" ", "-")
+
+
+def _list(shared: Mapping[str, str]) -> str:
+    rows = [f"- `{name}`: {plain(text)}" for name, text in shared.items()]
+    return "\n".join([f"{_SHARED}\n", *rows])
 
 
 def _parser(name: str) -> argparse.ArgumentParser:
@@ -84,11 +128,6 @@ def _parser(name: str) -> argparse.ArgumentParser:
     ):
         cli.COMMANDS[name]([])
     return made[0]
-
-
-def _options(parser: argparse.ArgumentParser) -> str:
-    rows = [[f"`{_name(action)}`", plain(_help(action))] for action in _actions(parser)]
-    return table(["argument", "what it is"], rows)
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:

@@ -51,19 +51,18 @@ _GROUPS_TEXT = """\
 _OF_PROGRAMS = """\
 ## In another program
 
-Keys that `+nws_sweep=search` ([Hydra projects](../guides/hydra.md)), `+nws_sweep=autotune`
-([online tuning](../guides/online-tuning.md)) and `+nws_sweep=watch` ([any program](../guides/any-program.md)) add below
+Keys that `+nws_sweep=search`, `=autotune` and `=watch` ([Hydra projects](../guides/hydra.md)) add below
 `hydra.callbacks.nws_sweep`."""
+_PROGRAMS = ("search", "autotune", "watch")
 
-# Groups in the order of the page; hydra/ and paths/ have no options for users.
+# Groups in the order of the page; hydra/, paths/ and the parts of experiments have no
+# options for users.
 GROUPS = (
     "dataset",
     "measure",
     "training_step",
     "training_step/model",
     "experiment",
-    "experiment/mnist",
-    "experiment/workload",
 )
 AXES = tuple(
     f"axis/{name}"
@@ -103,7 +102,7 @@ def page() -> str:
         "### axis\n\nPresets of values to sweep, with `-m`.\n\n" + _axes_table(),
         _OF_PROGRAMS,
     ]
-    parts += [_program_table(name) for name in ("search", "autotune", "watch")]
+    parts += [_programs_table()]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
@@ -190,7 +189,8 @@ def _flat(
 def _group_section(group: str) -> str:
     """The options of a group with the values that they set, then the values that they
     explain."""
-    options, keys = [], []
+    options: list[list[str]] = []
+    options_with: dict[tuple[str, str, str], list[str]] = {}
     for path in sorted((CONF / group).glob("*.yaml")):
         values, name = list(_values_of(group, path)), f"`{path.stem}`"
         sets = ", ".join(
@@ -199,25 +199,16 @@ def _group_section(group: str) -> str:
         options.append([name, plain(header(path.read_text("utf-8"))), sets])
         for key, value, text in values:
             if text:
-                keys.append(
-                    [
-                        name,
-                        f"`{key}`",
-                        _value(value),
-                        plain(_spelt(text.removesuffix("; must be given"))),
-                    ]
-                )
+                words = plain(_spelt(text.removesuffix("; must be given")))
+                options_with.setdefault((key, _value(value), words), []).append(name)
     parts = [f"### {group}", table([f"`{group}=`", "what it is", "sets"], options)]
-    return "\n\n".join(
-        [
-            *parts,
-            *(
-                [table([f"of `{group}=`", "key", "value", "what it is"], keys)]
-                if keys
-                else []
-            ),
-        ]
-    )
+    keys = [
+        [", ".join(names), f"`{key}`", value, words]
+        for (key, value, words), names in options_with.items()
+    ]
+    if keys:
+        parts.append(table([f"of `{group}=`", "key", "value", "what it is"], keys))
+    return "\n\n".join(parts)
 
 
 def _values_of(group: str, path: Path) -> Iterator[tuple[str, Any, str]]:
@@ -256,19 +247,36 @@ def _axes_table() -> str:
     return table(["preset", "stands for"], rows)
 
 
-def _program_table(name: str) -> str:
+def _programs_table() -> str:
+    """The keys of callbacks, but for those of a search that are the top level's."""
+    usual, same = _defaults(), []
+    programs_of: dict[tuple[str, str, str], list[str]] = {}
+    for name in _PROGRAMS:
+        for key, value, text in _program_keys(name):
+            if name == "search" and key in usual and usual[key] == value:
+                same.append(f"`{key}`")
+            else:
+                programs_of.setdefault((key, _value(value), text), []).append(name)
+    rows = [
+        [f"`{key}`", ", ".join(names), value, text]
+        for (key, value, text), names in programs_of.items()
+    ]
+    as_above = (
+        f"`search` also has {', '.join(same)}, as at the [top level](#the-top-level)."
+    )
+    return f"{table(['key', 'of', 'default', 'what it is'], rows)}\n\n{as_above}"
+
+
+def _program_keys(name: str) -> Iterator[tuple[str, Any, str]]:
     text = (CONF / f"{name}.yaml").read_text("utf-8")
     values = yaml.safe_load(text)["hydra"]["callbacks"]["nws_sweep"]
     keys = {
         key.rpartition(".")[2]: explanation(comment)
         for key, comment in comments(text).items()
     }
-    rows = [
-        [f"`{key}`", _value(value), keys[key]]
-        for key, value in values.items()
-        if key in keys
-    ]
-    return table([f"of `+nws_sweep={name}`", "default", "what it is"], rows)
+    for key, value in values.items():
+        if key in keys:
+            yield key, value, keys[key]
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:

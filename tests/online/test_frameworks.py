@@ -1,8 +1,9 @@
-"""The frameworks in docs/guides/online-tuning.md and lightning.md: their examples,
-unchanged, on small data."""
+"""The frameworks in docs/guides/frameworks.md: their examples, unchanged but for the
+function that the text names beside, on small data."""
 
 import functools
 import pickle
+import re
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,11 +19,8 @@ from nws_sweep.records import Tuning
 from tests.online.test_iterator import Items, scripted
 from tests.test_examples import run, shown
 
-DOCUMENT, BEFORE, SAMPLES = (
-    "docs/guides/online-tuning.md",
-    "docs/guides/lightning.md",
-    1280,
-)
+DOCUMENT, SAMPLES = "docs/guides/frameworks.md", 1280
+BEFORE, DURING = "tune", "autotune"  # before training, and during it
 # The warnings are those of the other packages.
 pytestmark = [
     pytest.mark.slow, pytest.mark.extended, pytest.mark.filterwarnings("ignore"),
@@ -89,18 +87,27 @@ def of_hugging_face(transformers: Any, folder: Path) -> Any:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("document", "name"), [(DOCUMENT, "PhotosDataModule"), (BEFORE, "MyData")]
-)
-def test_lightning(tmp_path: Path, document: str, name: str) -> None:
+def shown_with(function: str, containing: str) -> str:
+    block = shown(DOCUMENT, containing)
+    if function == BEFORE:
+        return block
+    return re.sub(
+        r"nws_sweep\.tune\((.*?)(, training_step=\S+)?\)$",
+        r"nws_sweep.autotune(\1)",
+        block,
+        flags=re.M,
+    )
+
+
+@pytest.mark.parametrize("function", [BEFORE, DURING])
+def test_lightning(tmp_path: Path, function: str) -> None:
     lightning = pytest.importorskip("lightning")
     given = {
         "lightning": lightning,
         "LightningDataModule": lightning.LightningDataModule,
         "dataset": Numbers(),
     }
-    data = run(shown(document, "LightningDataModule"), **given)[name]()
-    data.photos = Numbers()
+    data = run(shown_with(function, "LightningDataModule"), **given)["MyData"]()
     module, trainer_class = of_lightning(lightning, tmp_path)
     trainer = trainer_class(max_epochs=2)
     trainer.fit(module, datamodule=data)
@@ -112,7 +119,7 @@ def test_the_callback_of_lightning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lightning = pytest.importorskip("lightning")
-    block = shown(BEFORE, "nws_sweep.lightning.AutoTune")
+    block = shown(DOCUMENT, "nws_sweep.lightning.AutoTune")
     module, trainer_class = of_lightning(lightning, tmp_path)
     trainer = run(
         block.replace("10", "2"), lightning=SimpleNamespace(Trainer=trainer_class)
@@ -178,7 +185,7 @@ def test_the_callback_of_transformers(
         "arguments": arguments,
         "dataset": Numbers(),
     }
-    run(shown(BEFORE, "nws_sweep.transformers.AutoTune"), **given)["trainer"].train()
+    run(shown(DOCUMENT, "nws_sweep.transformers.AutoTune"), **given)["trainer"].train()
     assert each_once(model.seen, 2)
     assert "nws_sweep: Numbers: num_workers=" in capsys.readouterr().err
 
@@ -188,17 +195,19 @@ def test_accelerate() -> None:
     accelerator = accelerate.Accelerator(cpu=True)
     loader = DataLoader(Numbers(), batch_size=32, shuffle=True)
     tuned = run(
-        shown(DOCUMENT, "accelerator.prepare"), accelerator=accelerator, loader=loader
+        shown(DOCUMENT, "autotune(accelerator.prepare"),
+        accelerator=accelerator,
+        loader=loader,
     )["loader"]
     seen = [value for batch in tuned for value in batch["x"].flatten().tolist()]
     assert each_once(seen, 1)
     assert isinstance(tuned.tuning, Tuning)
 
 
-@pytest.mark.parametrize("document", [DOCUMENT, BEFORE])
-def test_the_trainer_of_hugging_face(tmp_path: Path, document: str) -> None:
+@pytest.mark.parametrize("function", [BEFORE, DURING])
+def test_the_trainer_of_hugging_face(tmp_path: Path, function: str) -> None:
     transformers = pytest.importorskip("transformers")
-    kind = run(shown(document, "TunedTrainer"), transformers=transformers)[
+    kind = run(shown_with(function, "TunedTrainer"), transformers=transformers)[
         "TunedTrainer"
     ]
     model = Model()
