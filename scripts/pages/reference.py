@@ -23,15 +23,14 @@ PAGE = ROOT / "docs" / "reference" / "config.md"
 _INTRODUCTION = """\
 # Configuration reference
 
-Every value and every group of options. `scripts/reference` writes this page from the schema
-(`nws_sweep/config/schema.py`) and the files in `conf/`; a test compares. [Grids](../guides/grids.md) explains their
-use, `python -m nws_sweep --help` shows the values of this machine."""
+Every value and every group of options. `scripts/reference` writes this page from `nws_sweep/config/schema.py` and the
+files in `conf/`. `python -m nws_sweep --help` shows the values of this machine."""
 _VALUES = """\
 ## Values
 
-`key=value` sets a value, `-m key=value,value` sweeps it. A value out of range ends the program with one line before
-anything is measured. The defaults are those of `python -m nws_sweep`; usable CPUs are those that this process may use
-([grids](../guides/grids.md))."""
+`key=value` sets a value, `-m key=value,value` sweeps it. Each key has its default, and in brackets what is allowed: a
+value out of range ends the program with one line before anything is measured. Usable CPUs are those that this process
+may use ([grids](../guides/grids.md#search-and-measuring))."""
 _IN_PYTHON = """\
 ## Defaults that differ in Python
 
@@ -84,6 +83,15 @@ _ELSEWHERE = re.compile(r"\$\{\.+([\w.]+)\}")
 _ALLOWED = re.compile(
     r"(an integer|(an integer of )?at least \d+|above 0(, up to 1)?|true or false|0 to 1)$"
 )
+# Of what a value may be, in the order of replacement.
+_SHORTER = {
+    r"an integer of at least (\d+)": r"integer ≥ \1",
+    r"an integer from (\d+) to (\d+)": r"\1 to \2",
+    r"(a|seconds, a) number of at least (\d+)": r"number ≥ \2",
+    r"seconds, a number above 0": "number > 0",
+    r"a number above 0 and up to 1": "> 0, ≤ 1",
+    r"a number from 0 to 1": "0 to 1",
+}
 _KEY = re.compile(r"(?P<indent> *)(?P<key>\w+):(?P<rest>.*)")
 _COMMENT = re.compile(r"(?:^|\s)# (.*)")
 
@@ -99,7 +107,7 @@ def page() -> str:
     ]
     parts += [_group_section(group) for group in GROUPS]
     parts += [
-        "### axis\n\nPresets of values to sweep, with `-m`.\n\n" + _axes_table(),
+        "### axis\n\nPresets of values to sweep, with `-m`.\n\n" + _axes(),
         _OF_PROGRAMS,
     ]
     parts += [_programs_table()]
@@ -114,21 +122,24 @@ def _value_sections() -> Iterator[str]:
     for section in ("", "measure", "paths"):
         keys = [key for key in permitted if key.rpartition(".")[0] == section]
         rows = [
-            [
-                f"`{key}`",
-                _value(values[key]),
-                plain(permitted[key]),
-                explanation(explained[key]),
-            ]
+            f"- `{key}` = {_value(values[key])} ({plain(_short(permitted[key]))}): "
+            f"{explanation(explained[key])}"
             for key in keys
         ]
         about = (
-            f"\n\n{explained[section][:1].upper()}{explained[section][1:]}."
+            f"{explained[section][:1].upper()}{explained[section][1:]}.\n\n"
             if section in explained
             else ""
         )
-        text = table(["key", "default", "allowed", "what it is"], rows)
-        yield f"### {section or 'the top level'}{about}\n\n{text}"
+        text = "\n".join(rows)
+        yield f"### {section or 'the top level'}\n\n{about}{text}"
+
+
+def _short(permitted: str) -> str:
+    """What a value may be in fewer words than messages have."""
+    for words, short in _SHORTER.items():
+        permitted = re.sub(words, short, permitted)
+    return permitted
 
 
 def _different_defaults() -> str:
@@ -189,26 +200,25 @@ def _flat(
 def _group_section(group: str) -> str:
     """The options of a group with the values that they set, then the values that they
     explain."""
-    options: list[list[str]] = []
+    options: list[str] = []
     options_with: dict[tuple[str, str, str], list[str]] = {}
     for path in sorted((CONF / group).glob("*.yaml")):
         values, name = list(_values_of(group, path)), f"`{path.stem}`"
         sets = ", ".join(
             _setting(key, value) for key, value, text in values if not text
         )
-        options.append([name, plain(header(path.read_text("utf-8"))), sets])
+        about = plain(header(path.read_text("utf-8")))
+        options.append(f"- {name}: {about}{f'. Sets {sets}' if sets else ''}")
         for key, value, text in values:
             if text:
                 words = plain(_spelt(text.removesuffix("; must be given")))
                 options_with.setdefault((key, _value(value), words), []).append(name)
-    parts = [f"### {group}", table([f"`{group}=`", "what it is", "sets"], options)]
     keys = [
-        [", ".join(names), f"`{key}`", value, words]
+        f"- `{key}` of {', '.join(names)} = {value}: {words}"
         for (key, value, words), names in options_with.items()
     ]
-    if keys:
-        parts.append(table([f"of `{group}=`", "key", "value", "what it is"], keys))
-    return "\n\n".join(parts)
+    parts = [f"### {group}\n", *options]
+    return "\n".join([*parts, "\nKeys:\n", *keys] if keys else parts)
 
 
 def _values_of(group: str, path: Path) -> Iterator[tuple[str, Any, str]]:
@@ -238,13 +248,13 @@ def _setting(key: str, value: Any) -> str:
     return f"`{key}={text[1:-1]}`" if text.startswith("`") else f"`{key}` to {text}"
 
 
-def _axes_table() -> str:
+def _axes() -> str:
     rows = []
     for group in AXES:
         for path in sorted((CONF / group).glob("*.yaml")):
             ((key, value),) = yaml.safe_load(path.read_text("utf-8")).items()
-            rows.append([f"`{group}={path.stem}`", f"`{key}={value}`"])
-    return table(["preset", "stands for"], rows)
+            rows.append(f"- `{group}={path.stem}`: `{key}={value}`")
+    return "\n".join(rows)
 
 
 def _programs_table() -> str:
