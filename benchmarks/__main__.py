@@ -52,7 +52,7 @@ _DEFAULTS: Mapping[str, Mapping[str, tuple[Any, Any]]] = {
 
 _PAGES = {
     "numbers": "evidence/accuracy", "search": "evidence/search-cost", "predictions": "evidence/predictions",
-    "online": "evidence/online-trainings", "why": "evidence/diagnosis", "samples": "guides/data",
+    "online": "evidence/online-trainings", "why": "evidence/diagnosis", "samples": "evidence/robustness",
     "demo": "evidence/demo", "simulated": "evidence/simulated-searches", "stages": "evidence/stages",
     "accelerator": "evidence/accelerator", "loop": "evidence/loop",
 }  # fmt: skip

@@ -122,8 +122,8 @@ def _value_sections() -> Iterator[str]:
     for section in ("", "measure", "paths"):
         keys = [key for key in permitted if key.rpartition(".")[0] == section]
         rows = [
-            f"- `{key}` = {_value(values[key])} ({plain(_short(permitted[key]))}): "
-            f"{explanation(explained[key])}"
+            f"- `{key}` = {_value(values[key])}"
+            f"{_allowed(permitted[key], explained[key])}: {explanation(explained[key])}"
             for key in keys
         ]
         about = (
@@ -135,11 +135,14 @@ def _value_sections() -> Iterator[str]:
         yield f"### {section or 'the top level'}\n\n{about}{text}"
 
 
-def _short(permitted: str) -> str:
-    """What a value may be in fewer words than messages have."""
+def _allowed(permitted: str, explained: str) -> str:
+    """What a value may be, in fewer words than messages have, unless the explanation
+    has all of it."""
+    if all(word in explained for word in permitted.split(" or ")):
+        return ""
     for words, short in _SHORTER.items():
         permitted = re.sub(words, short, permitted)
-    return permitted
+    return f" ({plain(permitted)})"
 
 
 def _different_defaults() -> str:
