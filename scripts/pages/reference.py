@@ -122,9 +122,9 @@ def _value_sections() -> Iterator[str]:
     for section in ("", "measure", "paths"):
         keys = [key for key in permitted if key.rpartition(".")[0] == section]
         rows = [
-            f"- `{key}` = {_value(values[key])}"
-            f"{_allowed(permitted[key], explained[key])}: {explanation(explained[key])}"
+            f"- `{key}` = {_value(values[key])}{_allowed(permitted[key], text)}: {text}"
             for key in keys
+            for text in [explanation(explained[key])]
         ]
         about = (
             f"{explained[section][:1].upper()}{explained[section][1:]}.\n\n"
