@@ -46,7 +46,7 @@ _GROUPS_TEXT = """\
 
 `group=option` chooses a file of `conf/group/`; your own options are files in a folder `group/` of any folder that
 `--config-dir` names. `dataset.length=1000` sets a key of an option; `+dataset.NAME=VALUE` adds an argument of its
-`_target_`."""
+`_target_`. `experiment=NAME` sets all that a file of `conf/experiment/` says: case studies, which `--help` lists."""
 _OF_PROGRAMS = """\
 ## In another program
 
@@ -54,14 +54,13 @@ Keys that `+nws_sweep=search`, `=autotune` and `=watch` ([Hydra projects](../gui
 `hydra.callbacks.nws_sweep`."""
 _PROGRAMS = ("search", "autotune", "watch")
 
-# Groups in the order of the page; hydra/, paths/ and the parts of experiments have no
-# options for users.
+# Groups in the order of the page; hydra/ and paths/ have no options for users, and the
+# files of experiment/ are case studies to read.
 GROUPS = (
     "dataset",
     "measure",
     "training_step",
     "training_step/model",
-    "experiment",
 )
 AXES = tuple(
     f"axis/{name}"
