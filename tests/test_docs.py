@@ -81,7 +81,7 @@ def shrunk(arguments: list[str]) -> list[str]:
     small["max_workers"] = (
         "1" if "-m" not in arguments or "experiment" in given else "0"
     )
-    if "dataset" not in given and "experiment" not in given:
+    if "dataset=photos" in arguments or not {"dataset", "experiment"} & given:
         small["dataset.count"] = "32"
     elif "dataset=sleep" in text:
         # two plus signs: Hydra first composes a grid with the default dataset
