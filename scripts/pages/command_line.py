@@ -24,7 +24,8 @@ error with what was probably meant.
 
 `autotune`, `explain`, `search` and `watch` run a program ([training programs](../guides/programs.md)): options of
 nws_sweep come before it, `-q` and `-v` too ([silence it, or see
-more](../guides/troubleshooting.md#silence-it-or-see-more)). Without a command they stand anywhere beside Hydra's flags."""
+more](../guides/troubleshooting.md#silence-it-or-see-more)). Without a command they stand anywhere beside Hydra's
+flags."""
 _SHARED = "## Arguments of several commands"
 _STATUS = """\
 ## Exit status
