@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import support
+from benchmarks import rivals, support
 from benchmarks.loop_cases import CASES, QUICK, Case
 from nws_sweep import units
 from nws_sweep.records import Part
@@ -32,7 +32,7 @@ _PREDICTED = re.compile(
 _ROW = re.compile(rf"^  ({'|'.join(part.value for part in Part)}) +(\d+) % ")
 _COLUMNS = (
     "program", "report", "planted cause", "verdict of watch", "part", "share", "bare", "off, points", "not seen",
-    "gain", "by hand",
+    "gain", "by hand", "verdict of TraceML",
 )  # fmt: skip
 _INTRODUCTION = """\
 Programs of `benchmarks/programs`, each after a public report of slow training, run as they are and under
@@ -76,6 +76,7 @@ class Finding:
     watched: Watched
     bare: Mapping[Part, float]  # shares of the parts, of the same epoch
     by_hand_s: float  # what the remedy saved of an epoch
+    traceml: str  # its verdict, and what it says to do
 
     @property
     def off(self) -> float:
@@ -96,7 +97,8 @@ class Finding:
         unseen = units.share(watched.shares.get(Part.UNSEEN, 0.0))
         return (
             f"| {self.case.name} | {report} | {self.case.about} | {watched.verdict} | {part.value} | {shares} "
-            f"| {100 * self.off:.0f} | {unseen} | {units.seconds(watched.saved_s)} | {_signed(self.by_hand_s)} |"
+            f"| {100 * self.off:.0f} | {unseen} | {units.seconds(watched.saved_s)} | {_signed(self.by_hand_s)} "
+            f"| {self.traceml} |"
         )
 
 
@@ -126,6 +128,7 @@ def run(
     """Runs the cases ``repeats`` times and ``rounds`` pairs for the overhead, and
     writes the page."""
     names = only or (QUICK if quick else [case.name for case in CASES])
+    rivals.install()
     with host_lock.held(support.LOCK_FILE, support.print_line):
         findings = []
         for _ in range(repeats):
@@ -157,6 +160,7 @@ def _find(case: Case) -> Finding:
         watched=watched,
         bare=shares_of(_epochs(text)[0]),
         by_hand_s=by_hand_s,
+        traceml=rivals.traceml(case.name, _LIMIT_S),
     )
 
 

@@ -69,14 +69,16 @@ def test_the_page_has_a_row_for_each_finding() -> None:
         verdict="the sampler", shares={Part.SAMPLER: 0.5}, saved_s=None, workers=None
     )
     bare = {Part.SAMPLER: 0.48, Part.STEP: 0.1}
-    finding = loop.Finding(case=case, watched=watched, bare=bare, by_hand_s=1.0)
+    finding = loop.Finding(
+        case=case, watched=watched, bare=bare, by_hand_s=1.0, traceml="INPUT-BOUND"
+    )
     overhead = loop.Overhead(
         step="1 ms", first=(1.0, 1.02, 1.01), later=(1.0, 1.0, 1.0)
     )
     text = loop.page([finding], [overhead], "Made by hand.")
     assert "in 0 of 1 runs" in text, "the step differs by 10 points"
     report = f"[{case.report}]({case.address})"
-    shares = "sampler | 50 % | 48 % | 10 | 0 % | - | 1.00 s"
+    shares = "sampler | 50 % | 48 % | 10 | 0 % | - | 1.00 s | INPUT-BOUND"
     assert f"| {case.name} | {report} | {case.about} | the sampler | {shares} |" in text
     assert "| 1 ms | 1.010 (1.000 to 1.020) | 1.000 (1.000 to 1.000) |" in text
 
