@@ -5,12 +5,12 @@ May import all of nws_sweep. Each command has a module:
 
 - ``numbers``: searches with default arguments, beside ``neighbours`` too;
   ``comparisons`` of their rows with plain loops (``bare``) and with what is possible;
-  its page is ``numbers_page``.
+  its page is ``numbers_results``.
 - ``search``: regret and cost of search methods (``methods``, ``peers``), of another
   version of nws_sweep too, judged by an oracle (``oracle``, ``scores``, ``targets``);
-  its page is ``search_page``.
+  its page is ``search_results``.
 - ``predictions``: epochs predicted from a short recording, and those of a plain loop;
-  its page is ``predictions_page``.
+  its page is ``predictions_results``.
 - ``why``: diagnoses of workloads with known causes (``causes``).
 - ``samples``: cost of comparing samples.
 

@@ -19,6 +19,7 @@ from benchmarks import (
     online,
     oracle,
     predictions,
+    results,
     samples,
     search,
     simulated,
@@ -50,12 +51,7 @@ _DEFAULTS: Mapping[str, Mapping[str, tuple[Any, Any]]] = {
 }  # fmt: skip
 
 
-_PAGES = {
-    "numbers": "evidence/accuracy", "search": "evidence/search-cost", "predictions": "evidence/predictions",
-    "online": "evidence/online-trainings", "why": "evidence/diagnosis", "samples": "guides/samples",
-    "demo": "evidence/demo", "simulated": "evidence/simulated-searches", "stages": "evidence/stages",
-    "accelerator": "evidence/accelerator", "loop": "evidence/loop",
-}  # fmt: skip
+_WITHOUT_RESULTS = ("ablation",)
 _RUNS: Mapping[str, Callable[[dict[str, Any]], None]] = {
     "numbers": lambda given: numbers.run(numbers.Options(**given)),
     "search": lambda given: search.run(search.Options(**given)),
@@ -110,9 +106,10 @@ def _parser() -> argparse.ArgumentParser:
         name: str, about: str, epilog: str | None = None
     ) -> argparse.ArgumentParser:
         one = benchmarks.add_parser(name, help=about, epilog=epilog)
-        if name in _PAGES:
-            page = Path(f"docs/{_PAGES[name]}.md")
-            _add(one, "--output", f"the page (default {page})", type=Path, default=page)
+        if name not in _WITHOUT_RESULTS:
+            folder = results.FOLDER / name
+            about = f"folder of the results (default {folder})"
+            _add(one, "--output", about, type=Path, default=folder)
         if name in _DEFAULTS:
             path = Path(f"outputs/benchmarks/{name}.jsonl")
             _add(

@@ -17,12 +17,16 @@ from torch.utils.data import DataLoader, Dataset
 import nws_sweep
 from benchmarks import support
 from benchmarks.catalogue import CACHE
+from benchmarks.results import Results, Table
 from benchmarks.workloads import Jpeg, Latency
 from nws_sweep import units
 from nws_sweep.report.search_result import SearchResult
 
 _CYCLES = 200_000_000  # of the device, to find out how many it does in a second
-_INTRODUCTION = """\
+_COLUMNS = (
+    "training", "recommended", "slower", "measured", "search", "waits: said, is", "pinned", "autotune", "repeats",
+)  # fmt: skip
+_ABOUT = """\
 Training on an accelerator with the default arguments: steps are queued, and no step waits for the device, as in most
 training loops. The device of the first two training runs is kept busy for a known time (`torch.cuda._sleep`); the
 others train torchvision's ResNet-18, the last one on batches of 38 MB. A bare loop iterates over a DataLoader, calls
@@ -151,9 +155,8 @@ def run(repeats: int, only: Sequence[str], output: Path, command: str) -> None:
         findings.append(found := _found(name, number))
         support.print_line(repr(found))
         origin = support.origin(command, number, "repeat")
-        output.write_text(
-            page(findings, f"{origin} Device: {torch.cuda.get_device_name()}.")
-        )
+        device = torch.cuda.get_device_name()
+        results_of(findings).write(output, f"{origin} Device: {device}.")
 
 
 def _found(name: str, seed: int) -> Finding:
@@ -235,16 +238,10 @@ def _tuned_s(
     return _epoch_s(tuned, step), _epoch_s(tuned, step)
 
 
-def page(findings: Sequence[Finding], origin: str) -> str:
-    """The whole page, in Markdown: medians, with the least and the largest of several
-    repeats."""
+def results_of(findings: Sequence[Finding]) -> Results:
+    """Medians, with the least and the largest of several repeats."""
     starts = ", ".join(str(training.start) for training in CASES.values())
-    lines = [
-        "# Training on an accelerator\n", f"{_summary(findings)} {origin}\n", _INTRODUCTION.format(starts=starts),
-        "\n## Training runs\n",
-        "| training | recommended | slower | measured | search | waits: said, is | pinned | autotune | repeats |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]  # fmt: skip
+    rows = []
     for name in dict.fromkeys(one.name for one in findings):
         own = [one for one in findings if one.name == name]
         waits = [
@@ -275,8 +272,13 @@ def page(findings: Sequence[Finding], origin: str) -> str:
             ),
             str(len(own)),
         ]
-        lines.append(f"| {' | '.join([name, *cells])} |")
-    return "\n".join(lines) + "\n"
+        rows.append((name, *cells))
+    return Results(
+        title="Training on an accelerator",
+        headline=_summary(findings),
+        about=_ABOUT.format(starts=starts),
+        tables=[Table("trainings", _COLUMNS, rows)],
+    )
 
 
 def _summary(findings: Sequence[Finding]) -> str:

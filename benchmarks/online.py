@@ -12,6 +12,7 @@ from pathlib import Path
 from benchmarks import child, support
 from benchmarks.catalogue import Workload
 from benchmarks.journal import Journal, Played
+from benchmarks.results import Results, Table, bullets
 from benchmarks.support import print_line
 from benchmarks.targets import percent, verdict
 from benchmarks.trainings import CLIMBING, FIXED, ONLINE, Training
@@ -21,7 +22,11 @@ from nws_sweep.system import host, host_lock
 _CANDIDATES = (0, 1, 2, 4, 8, 16, 32)  # of the oracle
 _MOST_FIRST, _MOST_LATER, _MOST_SWITCHES = 0.02, 0.01, 3
 
-_INTRODUCTION = """\
+_COLUMNS = (
+    "training", "method", "start", "first epoch", "after the change", "second epoch", "settled", "longest wait",
+    "changes", "end",
+)  # fmt: skip
+_ABOUT = """\
 Training runs of two epochs that begin with a bad num_workers. In each repeat, each method trains once on every
 workload and from every start, in random order and in fresh processes:
 
@@ -43,7 +48,7 @@ class Options:
 
     repeats: int  # at least 1
     only: tuple[str, ...]  # names of training runs; empty for all
-    output: Path  # the page
+    output: Path  # the folder of the results
     journal: Path  # raw figures
     resume: bool  # keep the figures of the journal
     command: str  # the command line
@@ -139,7 +144,7 @@ def run(options: Options) -> None:
         if one.training in best and one.repeat <= options.repeats
     ]
     origin = support.origin(options.command, options.repeats, "repeat")
-    options.output.write_text(page(found, cases, origin), "utf-8")
+    results_of(found, cases).write(options.output, origin)
     print_line(f"written to {options.output}")
 
 
@@ -202,8 +207,8 @@ def _play(training: Training, name: str, repeat: int, journal: Journal) -> None:
     )
 
 
-def page(found: Sequence[Played], cases: Sequence[Case], origin: str) -> str:
-    """The whole page, in Markdown."""
+def results_of(found: Sequence[Played], cases: Sequence[Case]) -> Results:
+    """The training runs, and whether targets are reached."""
     rows = [row for case in cases for row in _rows(case, found)]
     tuned = [row for row in rows if row.method == ONLINE]
     starts = [f"{row.case} from {row.start}" for row in tuned]
@@ -217,22 +222,13 @@ def page(found: Sequence[Played], cases: Sequence[Case], origin: str) -> str:
         verdict(f"at most {_MOST_SWITCHES} changes", [(n, r.switches) for n, r in zip(starts, tuned, strict=True)],
                 _MOST_SWITCHES, "{:.0f}".format),
     ]  # fmt: skip
-    names = (
-        "first epoch",
-        "after the change",
-        "second epoch",
-        "settled",
-        "longest wait",
-        "changes",
-        "end",
+    described = bullets(f"{case.name}: {case.about}" for case in cases)
+    return Results(
+        title="Training runs whose loader tunes itself",
+        headline=_found(tuned),
+        about=f"{_ABOUT}\n\nTraining runs:\n\n{described}\n\nTargets:\n\n{bullets(targets)}",
+        tables=[Table("trainings", _COLUMNS, [row.cells for row in rows])],
     )
-    head = f"| training | method | start | {' | '.join(names)} |"
-    return "\n\n".join([
-        "# Training runs whose loader tunes itself", f"{_found(tuned)} {origin}", _INTRODUCTION,
-        "## Training runs\n\n" + "\n".join([head, "|---" * 10 + "|", *(row.line for row in rows)]),
-        "## About the training runs\n\n" + "\n".join(f"- {case.name}: {case.about}" for case in cases),
-        "## Targets of autotune\n\n" + "\n".join(f"- {line}" for line in targets),
-    ]) + "\n"  # fmt: skip
 
 
 def _found(tuned: "Sequence[Row]") -> str:
@@ -264,17 +260,20 @@ class Row:
     picked: str
 
     @property
-    def line(self) -> str:
-        """The line of the table."""
+    def cells(self) -> tuple[str, ...]:
+        """Of the row of the table."""
         rest = f"{self.rest:.2f}" if self.method in (CLIMBING, ONLINE) else ""
-        second = f"{self.second:.2f}" if self.second else ""
-        changes = (
-            f"{self.settled:.0f} | {1e3 * self.longest_wait_s:.0f} ms | {self.switches}"
-        )
-        first = f"{self.first:.2f} ± {self.spread / 2:.2f}"
         return (
-            f"| {self.case} | {self.method} | {self.start} | {first} | {rest} "
-            f"| {second} | {changes} | {self.picked} |"
+            self.case,
+            self.method,
+            str(self.start),
+            f"{self.first:.2f} ± {self.spread / 2:.2f}",
+            rest,
+            f"{self.second:.2f}" if self.second else "",
+            f"{self.settled:.0f}",
+            f"{1e3 * self.longest_wait_s:.0f} ms",
+            str(self.switches),
+            self.picked,
         )
 
 

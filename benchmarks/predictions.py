@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks import bare, child, support, sweep_search
 from benchmarks.catalogue import PREDICTED_WORKLOADS, Workload, chosen
 from benchmarks.journal import Forecast, Journal
-from benchmarks.predictions_page import page, verdicts
+from benchmarks.predictions_results import results_of, verdicts
 from benchmarks.support import print_line
 from nws_sweep.model.model import model_of
 from nws_sweep.model.queue import QueueSettings, replay
@@ -33,7 +33,7 @@ class Options:
     repeats: int  # at least 1
     only: tuple[str, ...]  # names of workloads; empty for all
     settings: int  # of each workload in each repeat, at least 1
-    output: Path  # the page
+    output: Path  # the folder of the results
     journal: Path  # raw figures
     least_s: float  # shorter epochs are repeated until they last this long together
     resume: bool  # keep the figures of the journal
@@ -67,8 +67,7 @@ def run(options: Options) -> None:
         support.origin(options.command, options.repeats, "repeat"),
         replay_time_s(),
     )
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(page(found, workloads, origin, replayed_s), "utf-8")
+    results_of(found, workloads, replayed_s).write(options.output, origin)
     for line in (*verdicts(found, replayed_s), f"written to {options.output}"):
         print_line(line)
 

@@ -17,6 +17,7 @@ from torchvision.transforms import v2
 
 import nws_sweep
 from benchmarks import support
+from benchmarks.results import Results, Table
 from nws_sweep import units
 from nws_sweep.model.stages import COPY
 from nws_sweep.report.explanation import Explanation
@@ -24,9 +25,12 @@ from nws_sweep.report.explanation import Explanation
 _BATCH_SIZE, _EPOCH_S = 8, 2.0  # of an epoch without workers and without the stage
 _PAIRS = 3  # of bare epochs with the stage and without
 _BYTES, _IMAGE = os.urandom(1 << 20), torch.rand(3, 160, 160)
-_INTRODUCTION = """\
+_COLUMNS = (
+    "stage", "share", "bare", "workers", "of the epoch", "bare of the epoch", "epoch without it", "measured",
+)  # fmt: skip
+_ABOUT = """\
 Datasets in which one stage of known cost is added to 1 ms of Python code, explained with the default arguments
-([explain](../guides/explain.md)), a row for each repeat. *Share* is that of a sample's time in the worker, without the
+a row for each repeat. *Share* is that of a sample's time in the worker, without the
 copy into shared memory, and *bare* the same from a loop in one process with the stage and without. *Epoch without it*
 is the predicted epoch in which the stage takes no time, and *measured* a bare loop over a DataLoader with the same
 num_workers and a dataset without the stage. *Of the epoch* is that time / the time of the epoch with the stage:
@@ -177,7 +181,8 @@ def run(repeats: int, only: Sequence[str], output: Path, command: str) -> None:
         for name in only or STAGES:
             findings.append(found := _explained(name))
             support.print_line(repr(found))
-    output.write_text(_page(findings, support.origin(command, repeats, "repeat")))
+    results = results_of(findings)
+    results.write(output, support.origin(command, repeats, "repeat"))
 
 
 def _explained(name: str) -> Finding:
@@ -247,7 +252,8 @@ def _epoch_s(name: str, length: int, num_workers: int) -> float:
     return time.perf_counter() - began_s
 
 
-def _page(findings: Sequence[Finding], origin: str) -> str:
+def results_of(findings: Sequence[Finding]) -> Results:
+    """Planted stages and what was found."""
     errors = [abs(one.share - one.bare) for one in findings]
     ratios = [
         abs(one.without_s[0] / one.measured_s - 1) for one in findings if one.without_s
@@ -265,16 +271,24 @@ def _page(findings: Sequence[Finding], origin: str) -> str:
         f"{units.share(statistics.median(ratios))}, {units.share(max(ratios))} at most, {sum(inside)} of {len(inside)} "
         "within their 95 % interval."
     )
-    lines = [
-        "# Stages of a sample: planted and found\n", f"{summary} {origin}\n", _INTRODUCTION.format(rounds=_PAIRS),
-        "| stage | share | bare | workers | of the epoch | bare | epoch without it | measured |",
-        "|---|---|---|---|---|---|---|---|",
-    ]  # fmt: skip
-    for one in findings:
-        epoch = units.seconds(one.without_s[0]) if one.without_s else units.NOTHING
-        lines.append(
-            f"| {one.name} | {units.share(one.share)} | {units.share(one.bare)} | {one.workers} "
-            f"| {units.share(one.left) if one.left else units.NOTHING} | {units.share(one.bare_left)} | {epoch} "
-            f"| {units.seconds(one.measured_s)} |"
+    rows = []
+    for finding in findings:
+        without_s = finding.without_s[0] if finding.without_s else None
+        rows.append(
+            (
+                finding.name,
+                units.share(finding.share),
+                units.share(finding.bare),
+                str(finding.workers),
+                units.share(finding.left),
+                units.share(finding.bare_left),
+                units.seconds(without_s),
+                units.seconds(finding.measured_s),
+            )
         )
-    return "\n".join(lines) + "\n"
+    return Results(
+        title="Stages of a sample: planted and found",
+        headline=summary,
+        about=_ABOUT.format(rounds=_PAIRS),
+        tables=[Table("stages", _COLUMNS, rows)],
+    )

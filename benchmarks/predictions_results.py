@@ -1,4 +1,4 @@
-"""The page of ``scripts/benchmark predictions``: ratios of predicted to measured
+"""The results of ``scripts/benchmark predictions``: ratios of predicted to measured
 epochs. Pure."""
 
 from collections.abc import Sequence
@@ -7,12 +7,13 @@ import numpy as np
 
 from benchmarks.catalogue import Workload
 from benchmarks.journal import Forecast
+from benchmarks.results import Results, Table, bullets
 from benchmarks.targets import percent, verdict
 
 MOST_MEDIAN, MOST_HIGH, MOST_REPLAY_S = 0.05, 0.12, 0.1
 _WORST = 15
 
-_INTRODUCTION = """\
+_ABOUT = """\
 Epochs predicted by replaying a short recording of the loader, compared with the same epochs in a plain loop.
 
 - Recorded: per workload and repeat, one exhaustive search by nws_sweep with 2, 8 and 0 workers, prefetch_factor 2, in
@@ -27,40 +28,33 @@ Epochs predicted by replaying a short recording of the loader, compared with the
 - predicted / measured: 1 is right. error: its distance from 1. inside: share of measured epochs within the predicted
   interval, nominally 95 %. recorded: the longest of all repeats."""
 
-_HEAD = (
-    "epochs | recorded (s) | predicted / measured: median | 10 % | 90 % | error: median | 90 % | inside |\n"
-    "|---|---|---|---|---|---|---|---|---|"
-)
+_COLUMNS = (
+    "epochs", "recorded (s)", "predicted / measured: median", "10 %", "90 %", "error: median", "error: 90 %", "inside",
+)  # fmt: skip
 
 
-def page(
-    found: Sequence[Forecast],
-    workloads: Sequence[Workload],
-    origin: str,
-    replayed_s: float,
-) -> str:
-    """The whole page, in Markdown; ``replayed_s`` is the time of a replay of 10,000
+def results_of(
+    found: Sequence[Forecast], workloads: Sequence[Workload], replayed_s: float
+) -> Results:
+    """Errors by workload and setting; ``replayed_s`` is the time of a replay of 10,000
     batches, s."""
     worst = sorted(found, key=lambda one: -one.error)[:_WORST]
     median, high = _errors(found)
+    inside = sum(one.is_inside for one in found) / len(found)
     parts = [
-        "# Predicted and measured epochs",
-        f"The error is {percent(median)} in the median of {len(found)} epochs, and at most {percent(high)} in 90 % of "
-        f"them; {percent(sum(one.is_inside for one in found) / len(found))} are within their 95 % interval. "
-        f"{_noise(found)}{origin}",
-        _INTRODUCTION,
-        "## Workloads and settings",
-        *(
-            table(found, name)
-            for name in ("workload", "workers", "prefetch_factor", "in_order")
-        ),
-        "## Largest errors\n\n" + "\n".join(f"- {one.line}" for one in worst),
-        "## About the workloads\n\n"
-        + "\n".join(workload.line for workload in workloads),
-        "## Targets\n\n"
-        + "\n".join(f"- {line}" for line in verdicts(found, replayed_s)),
+        _ABOUT,
+        "Largest errors:\n\n" + bullets(one.line for one in worst),
+        "Workloads:\n\n" + "\n".join(workload.line for workload in workloads),
+        "Targets:\n\n" + bullets(verdicts(found, replayed_s)),
     ]
-    return "\n\n".join(parts) + "\n"
+    names = ("workload", "workers", "prefetch_factor", "in_order")
+    return Results(
+        title="Predicted and measured epochs",
+        headline=f"The error is {percent(median)} in the median of {len(found)} epochs, and at most {percent(high)} "
+        f"in 90 % of them; {percent(inside)} are within their 95 % interval. {_noise(found)}",
+        about="\n\n".join(parts),
+        tables=[table(found, name) for name in names],
+    )
 
 
 def _noise(found: Sequence[Forecast]) -> str:
@@ -101,27 +95,28 @@ def _median_and_high(values: Sequence[float]) -> tuple[float, float]:
     return float(median), float(high)
 
 
-def table(found: Sequence[Forecast], name: str) -> str:
-    """A line per value of the attribute ``name``, and one for all."""
+def table(found: Sequence[Forecast], name: str) -> Table:
+    """A row per value of the attribute ``name``, and one for all."""
     values = dict.fromkeys(getattr(one, name) for one in found)
     groups = {
         v: [o for o in found if getattr(o, name) == v]
         for v in (values if name == "workload" else sorted(values))
     }
-    return "\n".join(
-        [
-            f"| {name} | {_HEAD}",
-            *(_line(*group) for group in groups.items()),
-            _line("**all**", found),
-        ]
-    )
+    rows = [_row(value, group) for value, group in groups.items()]
+    return Table(f"by_{name}", (name, *_COLUMNS), [*rows, _row("all", found)])
 
 
-def _line(value: object, group: Sequence[Forecast]) -> str:
+def _row(value: object, group: Sequence[Forecast]) -> tuple[str, ...]:
     low, median, high = np.quantile([one.ratio for one in group], [0.1, 0.5, 0.9])
     error, high_error = _errors(group)
-    cells = (
-        value, len(group), f"{max(one.recorded_s for one in group):.1f}", f"{median:.3f}", f"{low:.3f}",
-        f"{high:.3f}", percent(error), percent(high_error), percent(sum(one.is_inside for one in group) / len(group)),
-    )  # fmt: skip
-    return f"| {' | '.join(map(str, cells))} |"
+    return (
+        str(value),
+        str(len(group)),
+        f"{max(one.recorded_s for one in group):.1f}",
+        f"{median:.3f}",
+        f"{low:.3f}",
+        f"{high:.3f}",
+        percent(error),
+        percent(high_error),
+        percent(sum(one.is_inside for one in group) / len(group)),
+    )

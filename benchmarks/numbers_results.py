@@ -1,4 +1,4 @@
-"""The page of ``scripts/benchmark numbers``, in Markdown. Pure."""
+"""The results of ``scripts/benchmark numbers``. Pure."""
 
 import statistics
 from collections import Counter
@@ -17,12 +17,19 @@ from benchmarks.comparisons import (
 from benchmarks.journal import QUIET, Outcome, Run
 from benchmarks.neighbours import ALTERNATING, KINDS, ONE
 from benchmarks.oracle import Truth
+from benchmarks.results import Results, Table
 from benchmarks.scores import quantile
-from benchmarks.search_page import oracle_table
+from benchmarks.search_results import ORACLE, oracle_rows
 from benchmarks.targets import percent
 
-_MOST_ROWS = 30  # in the table of the rows farthest from bare loops
-
+_FIGURES = ("figure", "wanted", "reached", "is reached")
+_SEARCHES = (
+    "workload", "beside", "answers", "J above the least", "cost", "rows against bare loops", "beat a limit",
+)  # fmt: skip
+_ROWS = (
+    "workload", "beside", "repeat", "workers", "prefetch_factor", "printed", "interval", "bare", "off by", "possible",
+    "beats the limit",
+)  # fmt: skip
 _MEASURING = """\
 In each repeat every workload is searched by `nws_sweep.search` with default arguments, in a process of its own: beside
 each neighbour and on the quiet machine, and then bare loops over a DataLoader take the settings of the rows and those
@@ -133,10 +140,11 @@ class Line:
         )
 
     @property
-    def row(self) -> str:
-        """The line of the table, whose missed values are marked."""
-        reached = f"**{self.text}** missed" if self.is_missed else self.text
-        return f"| {self.figure} | {self.wanted} | {reached} |"
+    def row(self) -> tuple[str, ...]:
+        """The cells of the figure: what is wanted, if anything, and what is reached."""
+        if not self.has_target:
+            return self.figure, "", self.text, ""
+        return self.figure, self.wanted, self.text, "no" if self.is_missed else "yes"
 
 
 def lines_of(figures: Figures) -> list[Line]:
@@ -262,81 +270,51 @@ def summary(figures: Figures) -> list[str]:
     ]
 
 
-def page(figures: Figures, origin: str) -> str:
-    """The whole page."""
+def results_of(figures: Figures) -> Results:
+    """The summary, and what it is made of."""
     lines = lines_of(figures)
-    missed = sum(line.is_missed for line in lines)
     targets = [line for line in lines if line.has_target]
-    others = [
-        f"| {line.figure} | {line.text} |" for line in lines if not line.has_target
-    ]
+    missed = sum(line.is_missed for line in lines)
+    kinds = "; ".join(f"*{kind}* {KINDS[kind]}" for kind in figures.kinds)
     parts = [
-        "# Numbers: rows, answers and costs of searches against bare loops",
-        f"{len(targets) - missed} of {len(targets)} targets are reached. {origin}",
-        "\n".join(
-            [
-                "| figure | wanted | reached |",
-                "|---|---|---|",
-                *(line.row for line in targets),
-            ]
-        ),
-        "Without a target:\n\n"
-        + "\n".join(["| figure | reached |", "|---|---|", *others]),
-        "Beside: "
-        + "; ".join(f"*{kind}* {KINDS[kind]}" for kind in figures.kinds)
-        + ".",
-        "## Searches\n\nIn brackets: the worst of the repeats, and of their rows.\n\n"
-        + _searches(figures),
-        "## Rows that beat a physical limit\n\n"
-        + _rows([c for c in _all(figures) if c.beats_the_limit]),
-        f"## Rows farthest from bare loops\n\nAt most {_MOST_ROWS}.\n\n"
-        + _rows(_farthest(figures)),
-        "## Searches without an answer\n\n" + _list(_unanswered_lines(figures)),
-        "## How it was measured\n\n" + _MEASURING,
-        "## Workloads\n\n" + "\n".join(workload.line for workload in figures.workloads),
-        "## The oracle\n\n" + oracle_table(figures.truths),
+        f"Beside: {kinds}. In searches.csv brackets have the worst of the repeats, and of their rows.",
+        _MEASURING,
+        "Searches without an answer:\n\n" + _list(_unanswered_lines(figures)),
+        "Workloads:\n\n" + "\n".join(workload.line for workload in figures.workloads),
     ]
-    return "\n\n".join(parts) + "\n"
+    return Results(
+        title="Rows, answers and costs of searches against bare loops",
+        headline=f"{len(targets) - missed} of {len(targets)} targets are reached.",
+        about="\n\n".join(parts),
+        tables=[
+            Table("figures", _FIGURES, [line.row for line in lines]),
+            Table("searches", _SEARCHES, _searches(figures)),
+            Table("rows", _ROWS, [_row(comparison) for comparison in _all(figures)]),
+            Table("oracle", ORACLE, oracle_rows(figures.truths)),
+        ],
+    )
 
 
 def _all(figures: Figures) -> list[Comparison]:
     return figures.compared(figures.outcomes)
 
 
-def _farthest(figures: Figures) -> list[Comparison]:
-    compared = [
-        comparison for comparison in _all(figures) if comparison.error is not None
-    ]
-    return sorted(compared, key=lambda comparison: -abs(comparison.error or 0.0))[
-        :_MOST_ROWS
-    ]
+def _searches(figures: Figures) -> list[tuple[str, ...]]:
+    rows = []
+    for workload in figures.workloads:
+        for kind in figures.kinds:
+            outcomes = figures.beside(kind)
+            group = [o for o in outcomes if o.workload == workload.name]
+            if group:
+                rows.append(_search_row(figures, group))
+    return rows
 
 
-def _searches(figures: Figures) -> str:
-    head = "| workload | beside | answers | J above the least | cost | rows against bare loops | beat a limit |"
-    groups = [
-        [
-            outcome
-            for outcome in figures.beside(kind)
-            if outcome.workload == workload.name
-        ]
-        for workload in figures.workloads
-        for kind in figures.kinds
-    ]
-    return "\n".join(
-        [
-            head,
-            f"|{'---|' * 7}",
-            *(_search_row(figures, group) for group in groups if group),
-        ]
-    )
-
-
-def _search_row(figures: Figures, group: Sequence[Outcome]) -> str:
+def _search_row(figures: Figures, group: Sequence[Outcome]) -> tuple[str, ...]:
     answers = Counter(outcome.label or "none" for outcome in group).most_common()
     compared = figures.compared(group)
     beaten = sum(comparison.beats_the_limit for comparison in compared)
-    cells = (
+    return (
         group[0].workload,
         group[0].beside,
         ", ".join(
@@ -347,7 +325,6 @@ def _search_row(figures: Figures, group: Sequence[Outcome]) -> str:
         _median_and_worst(errors(compared), percent),
         f"{beaten} of {len(compared)}" if beaten else "",
     )
-    return f"| {' | '.join(cells)} |"
 
 
 def _median_and_worst(values: Sequence[float], shown: Callable[[float], str]) -> str:
@@ -356,14 +333,7 @@ def _median_and_worst(values: Sequence[float], shown: Callable[[float], str]) ->
     )
 
 
-def _rows(compared: Sequence[Comparison]) -> str:
-    if not compared:
-        return "None."
-    head = "| workload | beside | repeat | workers | prefetch_factor | printed | interval | bare | off by | possible |"
-    return "\n".join([head, f"|{'---|' * 10}", *map(_row, compared)])
-
-
-def _row(comparison: Comparison) -> str:
+def _row(comparison: Comparison) -> tuple[str, ...]:
     row = comparison.row
     has_interval = row.low_s is not None and row.high_s is not None
     is_of_epochs = row.batch_s is None or (
@@ -375,7 +345,7 @@ def _row(comparison: Comparison) -> str:
         else (row.batch_s, comparison.bare_batch_s)
     )
     limit_s = comparison.limit_s * (comparison.workload.batches if is_of_epochs else 1)
-    cells = (
+    return (
         comparison.workload.name,
         comparison.beside,
         str(comparison.repeat),
@@ -388,8 +358,8 @@ def _row(comparison: Comparison) -> str:
         _milliseconds(bare_s),
         "" if comparison.error is None else f"{100 * comparison.error:+.1f} %",
         _milliseconds(limit_s or None),
+        "yes" if comparison.beats_the_limit else "",
     )
-    return f"| {' | '.join(cells)} |"
 
 
 def _milliseconds(seconds: float | None) -> str:

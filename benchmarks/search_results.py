@@ -1,16 +1,17 @@
-"""The page of ``scripts/benchmark search``, in Markdown. Pure."""
+"""The results of ``scripts/benchmark search``. Pure."""
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from benchmarks.catalogue import Workload
 from benchmarks.methods import OTHER, PLAIN, about
 from benchmarks.oracle import Truth
+from benchmarks.results import Results, Table, bullets
 from benchmarks.scores import Score, pooled, quantile
 from benchmarks.targets import advantages, percent, verdicts
 
-_INTRODUCTION = """\
+_ABOUT = """\
 How much slower than the best is the num_workers that a search method picks, and what does the search cost?
 *plain* is `nws_sweep.search` with default arguments, which searches prefetch_factor after num_workers; where it
 recommends another one than 2, the picks have it in brackets. *adaptive* is the same search with `prefetch_factor=2`,
@@ -28,10 +29,10 @@ timed with it.
   least half of the oracle's passes measured count. 0 is the best; a negative regret says that the pick was better. The
   price is the median epoch x 1.03^log2(1 + workers): twice as many workers must save 3 %. Epochs are divided by the
   slowness of the machine in their pass, estimated from the values that all passes measured. In brackets: the 95th
-  percentile over the repeats (of fewer than 20, the largest). The first table pools the repeats of all workloads; its
+  percentile over the repeats (of fewer than 20, the largest). methods.csv pools the repeats of all workloads; its
   column *largest* is the largest regret.
 - slower: epoch with the pick / epoch with the fastest of the oracle's own values, - 1, negative if the pick was faster;
-  median over the repeats, in the first table also the 95th percentile.
+  median over the repeats, in methods.csv also the 95th percentile.
 - processes: the most that ran at a time. Those of other programs count only if they were started meanwhile.
 - cost: wall time of the method with its processes and their start-up (all are forked from one fork server that has
   imported torch), in seconds and in epochs at the best setting in the same repeat; median over the repeats.
@@ -40,44 +41,56 @@ timed with it.
 - An epoch is the time of the whole loop, with start and end of the workers, after a first batch that is not counted.
   Long epochs are stopped and projected: start + steady pace x remaining batches + end."""
 
-_HEAD = (
-    "| workload | method | picks | regret | slower | cost (epochs) | cost (s) | processes | trials | ambiguous | "
-    "failures |\n|---|---|---|---|---|---|---|---|---|---|---|"
+_SCORES = (
+    "workload", "method", "picks", "regret", "slower", "cost (epochs)", "cost (s)", "processes", "trials", "ambiguous",
+    "failures",
+)  # fmt: skip
+_METHODS = (
+    "method", "workloads", "regret", "largest", "slower", "cost (epochs)", "cost (s)",
+)  # fmt: skip
+ORACLE = (
+    "workload",
+    "best",
+    "epoch (s)",
+    "passes",
+    "noise floor",
+    "epoch (s) by num_workers",
 )
-_ORACLE_HEAD = (
-    "*best* is the fastest of the oracle's own values. Values that only a method picked, and those that fewer than\n"
-    "half of the passes measured, are in the last column alone.\n\n"
-    "| workload | best | epoch (s) | passes | noise floor | epoch (s) by num_workers |\n|---|---|---|---|---|---|"
-)
+_ABOUT_ORACLE = """\
+In oracle.csv *best* is the fastest of the oracle's own values. Values that only a method picked, and those that fewer
+than half of the passes measured, are in the last column alone."""
 
 
-def page(
-    scores: Sequence[Score],
-    truths: Mapping[str, Truth],
-    workloads: Sequence[Workload],
-    origin: str,
-) -> str:
-    """The whole page."""
+def results_of(
+    scores: Sequence[Score], truths: Mapping[str, Truth], workloads: Sequence[Workload]
+) -> Results:
+    """All scores, by method and by workload."""
     methods = dict.fromkeys(score.method for score in scores)
+    better = advantages(scores, truths)
+    if not better:
+        better = ["nowhere" if PLAIN in methods else "plain did not run"]
     parts = [
-        "# Regret and cost of search methods for num_workers",
-        f"{_found(scores)}{origin}",
-        _INTRODUCTION,
-        "## All workloads together\n\n" + totals(scores),
-        *cost_ratios(scores),
-        "## Scores\n\n" + table(scores),
-        "## Where other methods are better than plain\n\nRules of thumb have no cost; their regret is compared.\n\n"
-        + _list(
-            advantages(scores, truths)
-            or ["nowhere" if PLAIN in methods else "plain did not run"]
-        ),
-        "## How it was measured\n\n" + _MEASURING,
-        "## Methods\n\n" + _list(f"{method}: {about(method)}" for method in methods),
-        "## Workloads\n\n" + "\n".join(workload.line for workload in workloads),
-        "## The oracle\n\n" + oracle_table(truths),
-        "## Targets of plain\n\n" + _list(verdicts(scores, truths)),
+        _ABOUT,
+        _MEASURING,
+        "Methods:\n\n" + bullets(f"{method}: {about(method)}" for method in methods),
+        "Workloads:\n\n" + "\n".join(workload.line for workload in workloads),
+        _ABOUT_ORACLE,
+        "Where other methods are better than plain (rules of thumb have no cost; their regret is compared):\n\n"
+        + bullets(better),
+        "Targets of plain:\n\n" + bullets(verdicts(scores, truths)),
+        *faults(scores),
     ]
-    return "\n\n".join(parts) + "\n"
+    return Results(
+        title="Regret and cost of search methods for num_workers",
+        headline=_found(scores),
+        about="\n\n".join(parts),
+        tables=[
+            Table("methods", _METHODS, totals(scores)),
+            Table("scores", _SCORES, [_row(score) for score in scores]),
+            Table("oracle", ORACLE, oracle_rows(truths)),
+            *cost_ratios(scores),
+        ],
+    )
 
 
 def _found(scores: Sequence[Score]) -> str:
@@ -97,17 +110,10 @@ def _found(scores: Sequence[Score]) -> str:
     )
 
 
-def _list(lines: Iterable[str]) -> str:
-    return "\n".join(f"- {line}" for line in lines)
-
-
-def totals(scores: Sequence[Score]) -> str:
-    """A line per method over all its workloads; the cost is the median of those of the
+def totals(scores: Sequence[Score]) -> list[tuple[str, ...]]:
+    """A row per method over all its workloads; the cost is the median of those of the
     workloads."""
-    lines = [
-        "| method | workloads | regret | largest | slower | cost (epochs) | cost (s) |",
-        f"|{'---|' * 7}",
-    ]
+    rows = list[tuple[str, ...]]()
     for method in dict.fromkeys(score.method for score in scores):
         own = [score for score in scores if score.method == method]
         regrets, slower = (
@@ -130,12 +136,12 @@ def totals(scores: Sequence[Score]) -> str:
             cost_epochs,
             f"{cost_s:.1f}",
         )
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append(cells)
+    return rows
 
 
-def cost_ratios(scores: Sequence[Score]) -> list[str]:
-    """The part about costs / costs of another version in the same repeat of the same
+def cost_ratios(scores: Sequence[Score]) -> list[Table]:
+    """The costs / costs of another version in the same repeat of the same
     workload; empty without one."""
     by_key = {(score.method, score.workload): score for score in scores}
     pairs: dict[str, list[tuple[Score, Score]]] = {}
@@ -148,27 +154,30 @@ def cost_ratios(scores: Sequence[Score]) -> list[str]:
     return [_cost_ratios_of(method, compared) for method, compared in pairs.items()]
 
 
-def _cost_ratios_of(method: str, compared: Sequence[tuple[Score, Score]]) -> str:
+def _cost_ratios_of(method: str, compared: Sequence[tuple[Score, Score]]) -> Table:
     ratios = [_ratios(new, old) for new, old in compared]
-    pooled_ratios = sorted(ratio for of_workload in ratios for ratio in of_workload)
-    low, high = (quantile(pooled_ratios, share) for share in (0.1, 0.9))
-    lines = [
-        f"## Costs / costs of {method}",
-        "",
-        f"{len(pooled_ratios)} pairs of searches, each of the same workload in the same repeat: median "
-        f"{statistics.median(pooled_ratios):.2f}, 10th to 90th percentile {low:.2f} to {high:.2f}, "
-        f"lowest to highest {pooled_ratios[0]:.2f} to {pooled_ratios[-1]:.2f}.",
-        "",
-        f"| workload | cost (s) | cost (s) of {method} | ratio | lowest to highest |",
-        "|---|---|---|---|---|",
-    ]
+    rows = []
     for (new, old), values in zip(compared, ratios, strict=True):
-        spread = f"{min(values):.2f} to {max(values):.2f}"
-        median = statistics.median(values)
-        lines.append(
-            f"| {new.workload} | {new.cost_s:.1f} | {old.cost_s:.1f} | {median:.2f} | {spread} |"
-        )
-    return "\n".join(lines)
+        costs = f"{new.cost_s:.1f}", f"{old.cost_s:.1f}"
+        rows.append((new.workload, *costs, *_median_and_spread(values)))
+    pooled_ratios = sorted(ratio for of_workload in ratios for ratio in of_workload)
+    rows.append(
+        (f"all {len(pooled_ratios)} pairs", "", "", *_median_and_spread(pooled_ratios))
+    )
+    low, high = (quantile(pooled_ratios, share) for share in (0.1, 0.9))
+    rows.append(("10th to 90th percentile", "", "", "", f"{low:.2f} to {high:.2f}"))
+    header = (
+        "workload",
+        "cost (s)",
+        f"cost (s) of {method}",
+        "ratio",
+        "lowest to highest",
+    )
+    return Table("costs_of_another_version", header, rows)
+
+
+def _median_and_spread(ratios: Sequence[float]) -> tuple[str, str]:
+    return f"{statistics.median(ratios):.2f}", f"{min(ratios):.2f} to {max(ratios):.2f}"
 
 
 def _ratios(new: Score, old: Score) -> list[float]:
@@ -177,20 +186,19 @@ def _ratios(new: Score, old: Score) -> list[float]:
     ]
 
 
-def table(scores: Sequence[Score]) -> str:
-    """A line per score, and a line per crash and per process left behind."""
-    lines = [_HEAD, *(_line(score) for score in scores)]
-    faults = [
-        f"- {s.method} on {s.workload}, {line}"
-        for s in scores
-        for line in (*s.crashes, *s.left_behind)
+def faults(scores: Sequence[Score]) -> list[str]:
+    """A list of crashes and of processes left behind; empty without any."""
+    lines = [
+        f"{score.method} on {score.workload}, {line}"
+        for score in scores
+        for line in (*score.crashes, *score.left_behind)
     ]
-    return "\n".join([*lines, "", *faults] if faults else lines)
+    return [f"Faults:\n\n{bullets(lines)}"] if lines else []
 
 
-def _line(score: Score) -> str:
+def _row(score: Score) -> tuple[str, ...]:
     picks = Counter(pick or "none" for pick in score.picks).most_common()
-    cells = (
+    return (
         score.workload,
         score.method,
         ", ".join(f"{pick} x{count}" if count > 1 else pick for pick, count in picks),
@@ -203,7 +211,6 @@ def _line(score: Score) -> str:
         str(score.ambiguous or ""),
         str(len(score.crashes) + len(score.left_behind) or ""),
     )
-    return f"| {' | '.join(cells)} |"
 
 
 def _quantiles(median: float | None, high: float | None) -> str:
@@ -219,17 +226,15 @@ def _range(numbers: Sequence[int]) -> str:
     return "" if not high else f"{low} to {high}" if low < high else str(low)
 
 
-def oracle_table(truths: Mapping[str, Truth]) -> str:
-    """A line per workload."""
-    return "\n".join(
-        [_ORACLE_HEAD, *(_oracle_line(name, truth) for name, truth in truths.items())]
-    )
-
-
-def _oracle_line(workload: str, truth: Truth) -> str:
-    floor = "" if truth.noise_floor is None else percent(truth.noise_floor)
-    all_s = ", ".join(
-        f"{workers}: {epoch_s:.3g}" for workers, epoch_s in truth.epochs_s.items()
-    )
-    remark = "" if truth.whole else "; some projected"
-    return f"| {workload} | {truth.best} | {truth.best_s:.3g} | {truth.passes} | {floor} | {all_s}{remark} |"
+def oracle_rows(truths: Mapping[str, Truth]) -> list[tuple[str, ...]]:
+    """A row per workload."""
+    rows = list[tuple[str, ...]]()
+    for workload, truth in truths.items():
+        floor = "" if truth.noise_floor is None else percent(truth.noise_floor)
+        all_s = ", ".join(
+            f"{workers}: {epoch_s:.3g}" for workers, epoch_s in truth.epochs_s.items()
+        )
+        remark = "" if truth.whole else "; some projected"
+        best = str(truth.best), f"{truth.best_s:.3g}"
+        rows.append((workload, *best, str(truth.passes), floor, f"{all_s}{remark}"))
+    return rows
