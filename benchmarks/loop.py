@@ -47,8 +47,8 @@ watching takes of a call, some 40 µs a batch, it counts as main process, and wa
 _ABOUT_OVERHEAD = """\
 
 What watch costs: a training step that sleeps and batches that are ready, two workers, {rounds} pairs of runs in turn:
-the time of an epoch under watch / without it, the median and the range. Watch records the first epoch, or a minute. Later
-epochs, of 4 s each, contain what it takes once to conclude when the second one begins, a quarter of a second.
+the time of an epoch under watch / without it, the median and the range. Watch records the first epoch, or a minute.
+Later epochs, of 4 s each, contain what it takes once to conclude when the second one begins, a quarter of a second.
 """
 
 

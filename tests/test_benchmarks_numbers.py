@@ -181,7 +181,7 @@ def test_the_results_say_what_is_missed(
     ]
     assert main(command) == 0
     figures, rows = (
-        list(csv.reader((tmp_path / f"{name}.csv").open()))
+        list(csv.reader((tmp_path / f"{name}.csv").read_text("utf-8").splitlines()))
         for name in ("figures", "rows")
     )
     for figure in (

@@ -430,7 +430,7 @@ def test_simulated_searches_write_their_results(tmp_path: Path) -> None:
     assert main(["simulated", *arguments, "--output", str(tmp_path)]) == 0
     machines = [condition.name for condition in simulated_machine.CONDITIONS]
     by_machine, by_curve = (
-        list(csv.reader((tmp_path / f"{name}.csv").open()))
+        list(csv.reader((tmp_path / f"{name}.csv").read_text("utf-8").splitlines()))
         for name in ("by_machine", "by_curve")
     )
     assert [row[0] for row in by_machine] == ["machine", *machines, "all"]
