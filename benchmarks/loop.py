@@ -1,5 +1,5 @@
 """Runs programs that train slowly for a known reason, alone and under ``nws-sweep
-watch``, and writes a page."""
+watch`` and TraceML, and writes the results."""
 
 import json
 import os
@@ -32,14 +32,14 @@ _PREDICTED = re.compile(
 )
 _ROW = re.compile(rf"^  ({'|'.join(part.value for part in Part)}) +(\d+) % ")
 _COLUMNS = (
-    "program", "report", "planted cause", "verdict of watch", "part", "share", "bare", "off, points", "not seen",
-    "gain", "by hand", "verdict of TraceML",
+    "program", "report", "planted cause", "verdict of watch", "part", "share", "bare", "off (points)", "not seen",
+    "gain", "by hand", "TraceML", "advice of TraceML",
 )  # fmt: skip
 _ABOUT = """\
 Programs of `benchmarks/programs`, each after a public report of slow training, run as they are and under
-`nws-sweep watch`, a row for each repeat. *Share* is that of
-the planted part in the first epoch, as watch prints it, and *bare* the same by a stopwatch in the program, of the same
-epoch. *Off* is the largest difference of any part. *Gain* is what the verdict says that its remedy saves of an epoch,
+`nws-sweep watch`, a row for each repeat. *Share* is that of the planted part in the first epoch, as watch prints it,
+and *bare* the same by a stopwatch in the program, of the same epoch. *TraceML* is the verdict of TraceML 0.5.0 on the
+program, its steps marked. *Off* is the largest difference of any part. *Gain* is what the verdict says that its remedy saves of an epoch,
 and *by hand* what it saved: the program with that number of workers if the verdict predicts one, else with the planted
 cause mended; medians of all epochs but the first, of {pairs} pair of runs. The stopwatch runs under watch too: what
 watching takes of a call, some 40 µs a batch, it counts as main process, and watch in no part.
@@ -78,7 +78,7 @@ class Finding:
     watched: Watched
     bare: Mapping[Part, float]  # shares of the parts, of the same epoch
     by_hand_s: float  # what the remedy saved of an epoch
-    traceml: str  # its verdict, and what it says to do
+    traceml: rivals.Diagnosis
 
     @property
     def off(self) -> float:
@@ -106,7 +106,8 @@ class Finding:
             units.share(watched.shares.get(Part.UNSEEN, 0.0)),
             units.seconds(watched.saved_s),
             _signed(self.by_hand_s),
-            self.traceml,
+            self.traceml.verdict,
+            self.traceml.advice,
         )
 
 
@@ -135,7 +136,7 @@ def run(
     quick: bool,
 ) -> None:
     """Runs the cases ``repeats`` times and ``rounds`` pairs for the overhead, and
-    writes the page."""
+    writes the results."""
     names = only or (QUICK if quick else [case.name for case in CASES])
     rivals.install()
     with host_lock.held(support.LOCK_FILE, support.print_line):

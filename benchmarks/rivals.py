@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -99,9 +100,18 @@ def param_helper(recipe: Recipe) -> dict[str, Any]:
     }
 
 
-def traceml(program: str, limit_s: float) -> str:
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What TraceML says of a program: its verdict in a word or two, such as
+    INPUT-BOUND, and the reason with what to do next."""
+
+    verdict: str
+    advice: str
+
+
+def traceml(program: str, limit_s: float) -> Diagnosis:
     """TraceML 0.5.0 on a program of ``benchmarks.programs``: `traceml run`, its steps
-    marked; returns its verdict and what it says to do next."""
+    marked."""
     script = _ROOT / "benchmarks" / "programs" / f"{program}.py"
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "traceml_ai.launcher.cli", "run", str(script)]
@@ -112,7 +122,8 @@ def traceml(program: str, limit_s: float) -> str:
         )  # fmt: skip
         (summary,) = Path(folder).glob("logs/*/final_summary.json")
         diagnosis = json.loads(summary.read_text("utf-8"))["primary_diagnosis"]
-    return f"{diagnosis['status']}: {diagnosis['summary']} {diagnosis['action']}"
+    advice = f"{diagnosis['summary']} {diagnosis['action']}"
+    return Diagnosis(verdict=diagnosis["status"], advice=advice)
 
 
 RIVALS: Mapping[str, Callable[[Recipe], dict[str, Any]]] = {

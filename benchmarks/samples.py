@@ -16,7 +16,7 @@ from nws_sweep.system import host_lock
 
 NAMES = ("latency", "cpu", "memory", "jpeg", "cifar")
 # All candidates and six windows each, so that searches differ only in the comparison.
-_COLUMNS = ("workload", "about", "with / without, median", "lowest to highest")
+_COLUMNS = ("workload", "about", "with / without", "lowest to highest")
 _CANDIDATES = (0, 1, 2, 4, 8)
 _MEASURE = MeasureRules(precision=1.0, window_s=0.25)
 

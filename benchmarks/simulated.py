@@ -286,7 +286,7 @@ def _named(settings: LoaderSettings) -> str:
 
 
 _FIGURES = (
-    "regret, %", "regret, 95th, %", "largest regret, %", "cost, s", "largest cost, s", "provisional, %", "rows",
+    "regret (%)", "regret: 95th (%)", "regret: largest (%)", "cost (s)", "cost: largest (s)", "provisional (%)", "rows",
     "ratios", "impossible",
 )  # fmt: skip
 _ABOUT = f"""

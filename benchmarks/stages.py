@@ -29,9 +29,8 @@ _COLUMNS = (
     "stage", "share", "bare", "workers", "of the epoch", "bare of the epoch", "epoch without it", "measured",
 )  # fmt: skip
 _ABOUT = """\
-Datasets in which one stage of known cost is added to 1 ms of Python code, explained with the default arguments
-a row for each repeat. *Share* is that of a sample's time in the worker, without the
-copy into shared memory, and *bare* the same from a loop in one process with the stage and without. *Epoch without it*
+Datasets in which one stage of known cost is added to 1 ms of Python code, explained with the default arguments,
+a row for each repeat. *Share* is that of a sample's time in the worker, without the copy into shared memory, and *bare* the same from a loop in one process with the stage and without. *Epoch without it*
 is the predicted epoch in which the stage takes no time, and *measured* a bare loop over a DataLoader with the same
 num_workers and a dataset without the stage. *Of the epoch* is that time / the time of the epoch with the stage:
 predicted / measured by the search, and of bare loops with the stage and without in turn, the median of {rounds} pairs.
@@ -171,16 +170,24 @@ class Finding:
     bare_left: float  # the same, of bare loops
     workers: int
 
+    @property
+    def is_inside(self) -> bool:
+        """Whether the measured epoch is within the predicted interval."""
+        if self.without_s is None:
+            return False
+        _, low_s, high_s = self.without_s
+        return low_s <= self.measured_s <= high_s
+
 
 def run(repeats: int, only: Sequence[str], output: Path, command: str) -> None:
-    """Explains the cases ``repeats`` times, and writes the page; ``only`` has their
+    """Explains the cases ``repeats`` times, and writes the results; ``only`` has their
     names, empty for all."""
     torch.set_num_threads(1)
     findings = []
     for _ in range(repeats):
         for name in only or STAGES:
-            findings.append(found := _explained(name))
-            support.print_line(repr(found))
+            findings.append(finding := _explained(name))
+            support.print_line(repr(finding))
     results = results_of(findings)
     results.write(output, support.origin(command, repeats, "repeat"))
 
@@ -253,42 +260,60 @@ def _epoch_s(name: str, length: int, num_workers: int) -> float:
 
 
 def results_of(findings: Sequence[Finding]) -> Results:
-    """Planted stages and what was found."""
-    errors = [abs(one.share - one.bare) for one in findings]
-    ratios = [
-        abs(one.without_s[0] / one.measured_s - 1) for one in findings if one.without_s
+    """Planted stages and their estimates."""
+    predicted = [finding for finding in findings if finding.without_s]
+    share_errors = [abs(finding.share - finding.bare) for finding in findings]
+    epoch_errors = [
+        abs(finding.without_s[0] / finding.measured_s - 1)
+        for finding in predicted
+        if finding.without_s
     ]
-    inside = [
-        one.without_s[1] <= one.measured_s <= one.without_s[2]
-        for one in findings
-        if one.without_s
+    ratio_errors = [
+        abs(finding.left / finding.bare_left - 1)
+        for finding in findings
+        if finding.left
     ]
-    of_epochs = [abs(one.left / one.bare_left - 1) for one in findings if one.left]
-    summary = (
-        f"Shares differ by {100 * statistics.median(errors):.1f} points in the median, "
-        f"{100 * max(errors):.1f} at most; the time without the stage / the epoch by "
-        f"{units.share(statistics.median(of_epochs))}, {units.share(max(of_epochs))} at most; the time itself by "
-        f"{units.share(statistics.median(ratios))}, {units.share(max(ratios))} at most, {sum(inside)} of {len(inside)} "
-        "within their 95 % interval."
-    )
-    rows = []
-    for finding in findings:
-        without_s = finding.without_s[0] if finding.without_s else None
-        rows.append(
-            (
-                finding.name,
-                units.share(finding.share),
-                units.share(finding.bare),
-                str(finding.workers),
-                units.share(finding.left),
-                units.share(finding.bare_left),
-                units.seconds(without_s),
-                units.seconds(finding.measured_s),
-            )
-        )
+    inside = sum(finding.is_inside for finding in predicted)
+    summary = [
+        ("share of a sample", *_points(share_errors)),
+        ("epoch without the stage / epoch", *_shares(ratio_errors)),
+        ("epoch without the stage", *_shares(epoch_errors)),
+    ]
+    lines = [
+        f"{what}: {median} in the median, {most} at most"
+        for what, median, most in summary
+    ]
     return Results(
-        title="Stages of a sample: planted and found",
-        headline=summary,
+        title="Stages of a sample: planted and estimated",
+        headline=f"Differences from bare loops: {'; '.join(lines)}. {inside} of {len(predicted)} predicted epochs "
+        "are within their 95 % interval.",
         about=_ABOUT.format(rounds=_PAIRS),
-        tables=[Table("stages", _COLUMNS, rows)],
+        tables=[
+            Table("summary", ("figure", "median difference", "largest"), summary),
+            Table("stages", _COLUMNS, list(map(_row, findings))),
+        ],
+    )
+
+
+def _points(differences: Sequence[float]) -> tuple[str, str]:
+    """The median and the largest difference of shares."""
+    median, most = statistics.median(differences), max(differences)
+    return f"{100 * median:.1f} points", f"{100 * most:.1f} points"
+
+
+def _shares(errors: Sequence[float]) -> tuple[str, str]:
+    return units.share(statistics.median(errors)), units.share(max(errors))
+
+
+def _row(finding: Finding) -> tuple[str, ...]:
+    """Cells under ``_COLUMNS``."""
+    return (
+        finding.name,
+        units.share(finding.share),
+        units.share(finding.bare),
+        str(finding.workers),
+        units.share(finding.left),
+        units.share(finding.bare_left),
+        units.seconds(finding.without_s[0] if finding.without_s else None),
+        units.seconds(finding.measured_s),
     )
