@@ -36,13 +36,13 @@ _COLUMNS = (
     "gain", "by hand", "TraceML", "advice of TraceML",
 )  # fmt: skip
 _ABOUT = """\
-Programs of `benchmarks/programs`, each after a public report of slow training, run as they are and under
-`nws-sweep watch`, a row for each repeat. *Share* is that of the planted part in the first epoch, as watch prints it,
-and *bare* the same by a stopwatch in the program, of the same epoch. *TraceML* is the verdict of TraceML 0.5.0 on the
-program, its steps marked. *Off* is the largest difference of any part. *Gain* is what the verdict says that its remedy saves of an epoch,
-and *by hand* what it saved: the program with that number of workers if the verdict predicts one, else with the planted
-cause mended; medians of all epochs but the first, of {pairs} pair of runs. The stopwatch runs under watch too: what
-watching takes of a call, some 40 µs a batch, it counts as main process, and watch in no part.
+Programs of `benchmarks/programs`, each after a public report of slow training, run as they are and under `nws-sweep
+watch`, a row for each repeat. *Share* is that of the planted part in the first epoch, as watch prints it, and *bare*
+the same by a stopwatch in the program, of the same epoch. *TraceML* is the verdict of TraceML 0.5.0 on the program,
+its steps marked. *Off* is the largest difference of any part. *Gain* is what the verdict says that its remedy saves
+of an epoch, and *by hand* what it saved: the program with that number of workers if the verdict predicts one, else
+with the planted cause mended; medians of all epochs but the first, of {pairs} pair of runs. The stopwatch runs under
+watch too: what watching takes of a call, some 40 µs a batch, it counts as main process, and watch in no part.
 """
 _ABOUT_OVERHEAD = """\
 

@@ -29,12 +29,13 @@ _COLUMNS = (
     "stage", "share", "bare", "workers", "of the epoch", "bare of the epoch", "epoch without it", "measured",
 )  # fmt: skip
 _ABOUT = """\
-Datasets in which one stage of known cost is added to 1 ms of Python code, explained with the default arguments,
-a row for each repeat. *Share* is that of a sample's time in the worker, without the copy into shared memory, and *bare* the same from a loop in one process with the stage and without. *Epoch without it*
-is the predicted epoch in which the stage takes no time, and *measured* a bare loop over a DataLoader with the same
-num_workers and a dataset without the stage. *Of the epoch* is that time / the time of the epoch with the stage:
-predicted / measured by the search, and of bare loops with the stage and without in turn, the median of {rounds} pairs.
-The machine's speed, which changes between a search and the loops after it, is not in these ratios.
+Datasets in which one stage of known cost is added to 1 ms of Python code, explained with the default arguments, a row
+for each repeat. *Share* is that of a sample's time in the worker, without the copy into shared memory, and *bare* the
+same from a loop in one process with the stage and without. *Epoch without it* is the predicted epoch in which the
+stage takes no time, and *measured* a bare loop over a DataLoader with the same num_workers and a dataset without the
+stage. *Of the epoch* is that time / the time of the epoch with the stage: predicted / measured by the search, and of
+bare loops with the stage and without in turn, the median of {rounds} pairs. The machine's speed, which changes
+between a search and the loops after it, is not in these ratios.
 """
 
 

@@ -32,10 +32,8 @@ def filled(text: str) -> str:
         name, *parts = (part.strip() for part in mark[3].split("|"))
         rows = _rows(name)
         if mark[2] == "cell":
-            shown = _cell(rows, *parts)
-        else:
-            shown = f"\n\n{_table(rows, *parts)}\n\n"
-        return f"{mark[1]}{shown}{mark[5]}"
+            return f"{mark[1]}{_cell(rows, *parts)}{mark[5]}"
+        return f"{mark[1]}\n\n{_table(rows, *parts)}\n\n{mark[5]}"
 
     return _MARK.sub(figure, text)
 
@@ -66,7 +64,8 @@ def _table(
 
 
 def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', r'\|') for cell in cells)} |"
+    escaped = [cell.replace("|", r"\|") for cell in cells]
+    return f"| {' | '.join(escaped)} |"
 
 
 def _cell(rows: Sequence[Sequence[str]], row: str, column: str) -> str:
