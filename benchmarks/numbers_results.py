@@ -22,7 +22,7 @@ from benchmarks.scores import quantile
 from benchmarks.search_results import ORACLE, oracle_rows
 from benchmarks.targets import percent
 
-_FIGURES = ("figure", "wanted", "reached", "is reached")
+_FIGURES = ("figure", "beside", "wanted", "reached", "is reached")
 _SEARCHES = (
     "workload", "beside", "answers", "J above the least", "cost", "rows against bare loops", "beat a limit",
 )  # fmt: skip
@@ -91,10 +91,11 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A figure of the summary; ``reached`` has as many values as ``most``, whose None
-    stands for no target."""
+    """A figure of the summary, of searches beside a neighbour; ``reached`` has as many
+    values as ``most``, whose None stands for no target."""
 
     figure: str
+    beside: str
     most: tuple[float | None, ...]
     reached: tuple[float | None, ...]
     shown: Callable[[float], str]
@@ -143,8 +144,9 @@ class Line:
     def row(self) -> tuple[str, ...]:
         """The cells of the figure: what is wanted, if anything, and what is reached."""
         if not self.has_target:
-            return self.figure, "", self.text, ""
-        return self.figure, self.wanted, self.text, "no" if self.is_missed else "yes"
+            return self.figure, self.beside, "", self.text, ""
+        is_reached = "no" if self.is_missed else "yes"
+        return self.figure, self.beside, self.wanted, self.text, is_reached
 
 
 def lines_of(figures: Figures) -> list[Line]:
@@ -169,7 +171,7 @@ def _limits(figures: Figures, kind: str) -> Line:
     count = sum(comparison.beats_the_limit for comparison in compared)
     about = f"of {len(compared)} rows"
     return Line(
-        f"rows that beat a physical limit, {kind}", (0,), (count,), _count, about=about
+        "rows that beat a physical limit", kind, (0,), (count,), _count, about=about
     )
 
 
@@ -177,7 +179,8 @@ def _errors(figures: Figures, kind: str) -> Line:
     values = errors(figures.compared(figures.beside(kind)))
     most = (0.03, 0.10) if kind == QUIET else (None, None)
     return Line(
-        f"a row against bare loops, {kind}: median, 95th percentile",
+        "a row against bare loops: median, 95th percentile",
+        kind,
         most,
         _quantiles(values, (0.5, 0.95)),
         percent,
@@ -191,6 +194,7 @@ def _noise(figures: Figures) -> Line:
     about = _of(values, "pairs")
     return Line(
         "a bare loop against a bare loop: median, 95th percentile",
+        QUIET,
         (None, None),
         reached,
         percent,
@@ -205,7 +209,8 @@ def _regrets(figures: Figures, kind: str) -> Line:
         ONE: (0.03, 0.15, None),
     }.get(kind, (None, None, None))
     return Line(
-        f"J of the answer above the least, {kind}: median, 95th percentile, worst",
+        "J of the answer above the least: median, 95th percentile, worst",
+        kind,
         most,
         _quantiles(values, (0.5, 0.95, 1.0)),
         percent,
@@ -217,16 +222,14 @@ def _unanswered(figures: Figures, kind: str) -> Line:
     outcomes = figures.beside(kind)
     count = sum(not has_an_answer(outcome) for outcome in outcomes)
     about = f"of {len(outcomes)}"
-    return Line(
-        f"searches without an answer, {kind}", (0,), (count,), _count, about=about
-    )
+    return Line("searches without an answer", kind, (0,), (count,), _count, about=about)
 
 
 def _costs(figures: Figures, kind: str) -> Line:
     costs_s = [outcome.cost_s for outcome in figures.beside(kind)]
     most = (5.0, 15.0) if kind == QUIET else (None, None)
     return Line(
-        f"cost, {kind}: median, worst", most, _quantiles(costs_s, (0.5, 1.0)), _seconds
+        "cost: median, worst", kind, most, _quantiles(costs_s, (0.5, 1.0)), _seconds
     )
 
 
@@ -234,7 +237,8 @@ def _coverage(figures: Figures, kind: str) -> Line:
     share, count = coverage(figures.compared(figures.beside(kind))) or (None, 0)
     is_target = kind == QUIET
     return Line(
-        f"coverage of printed 95 % intervals of rows, {kind}",
+        "coverage of printed 95 % intervals of rows",
+        kind,
         (0.97 if is_target else None,),
         (share,),
         percent,
@@ -265,7 +269,7 @@ def summary(figures: Figures) -> list[str]:
     """A sentence per figure."""
     lines = lines_of(figures)
     return [
-        f"{line.figure}: {line.text}{f' (wanted {line.wanted})' if line.is_missed else ''}"
+        f"{line.figure}, beside {line.beside}: {line.text}{f' (wanted {line.wanted})' if line.is_missed else ''}"
         for line in lines
     ]
 
