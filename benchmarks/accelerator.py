@@ -248,7 +248,7 @@ def results_of(findings: Sequence[Finding]) -> Results:
         title="Training on an accelerator",
         headline=_summary(findings),
         about=_ABOUT.format(starts=starts),
-        tables=[Table("trainings", _COLUMNS, list(map(_row, _by_name(findings))))],
+        tables=[Table("runs", _COLUMNS, list(map(_row, _by_name(findings))))],
     )
 
 

@@ -33,9 +33,9 @@ _HEADER = [
 ]
 _MEASURING = """\
 What `scripts/demo` measures: a grid of configurations, and four workloads for which the rule of thumb "as many workers
-as CPUs" is right or wrong. The first table is that of the last run, as are its report,
-the example report of the documents, and the picture of the workloads. The second table has the median of all
-runs, and in brackets the lowest and the highest value where they differ."""
+as CPUs" is right or wrong. `grid.csv` is of the last run, as are
+`docs/example-report.html` and the picture of the workloads; `rule_of_thumb.csv` has the median of all runs, and in
+brackets the lowest and the highest value where they differ."""
 
 
 def run(output: Path, repeats: int, command: str) -> None:

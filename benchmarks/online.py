@@ -227,7 +227,7 @@ def results_of(found: Sequence[Played], cases: Sequence[Case]) -> Results:
         title="Training runs whose loader tunes itself",
         headline=_found(tuned),
         about=f"{_ABOUT}\n\nTraining runs:\n\n{described}\n\nTargets:\n\n{bullets(targets)}",
-        tables=[Table("trainings", _COLUMNS, [row.cells for row in rows])],
+        tables=[Table("runs", _COLUMNS, [row.cells for row in rows])],
     )
 
 

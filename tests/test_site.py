@@ -25,7 +25,8 @@ PAGES = [
     "understand/measuring",
     "reference/api",
     "reference/config",
-    "evidence/demo",
+    "evidence",
+    "experiments",
 ]
 VIOLATIONS = """async () => {
   const found = await axe.run(document, { preload: false, resultTypes: ["violations"] });

@@ -60,7 +60,8 @@ def _table(
         if not lines:
             raise ValueError(f"no row has {condition}")
     shown = [[line[place] for place in places] for line in lines]
-    return "\n".join(map(_line, (names, ["---"] * len(names), *shown)))
+    rule = "|" + "---|" * len(names)
+    return "\n".join([_line(names), rule, *map(_line, shown)])
 
 
 def _line(cells: Sequence[str]) -> str:
