@@ -74,14 +74,21 @@ def results_of(grid: Summary, workloads: Sequence[Summary]) -> Results:
 
 
 def _row(runs: Sequence[ConfigurationSummary]) -> list[str]:
-    first, best = runs[0].run, [one.best.num_workers for one in runs if one.best]
+    first, best = (
+        runs[0].run,
+        [summary.best.num_workers for summary in runs if summary.best],
+    )
     name, count = (
         first.folder.name.partition("=")[2].partition(",")[0],
         first.result.host.usable_cpus,
     )
     if not best:
         return [name, _ABOUT[name], "", str(count), "", "not measured"]
-    gains = [one.gain_over_reference.value for one in runs if one.gain_over_reference]
+    gains = [
+        summary.gain_over_reference.value
+        for summary in runs
+        if summary.gain_over_reference
+    ]
     judged = verdict(statistics.median_low(best), count)
     return [
         name,

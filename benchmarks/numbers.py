@@ -34,7 +34,7 @@ class Options:
 
 
 def run(options: Options) -> None:
-    """Measures missing figures and writes the page after each repeat; errors are those
+    """Measures missing figures and writes the results after each repeat; errors are those
     of ``Journal`` and ``child``."""
     support.start_fork_server()
     benchmark = _NumbersBenchmark(options)
@@ -133,7 +133,7 @@ class _NumbersBenchmark:
         }
 
     def write(self, repeats: int) -> None:
-        """Writes the page of the first repeats, and prints its summary."""
+        """Writes the results of the first repeats, and prints its summary."""
         figures = self._figures(repeats)
         origin = support.origin(self._options.command, repeats, "repeat")
         results_of(figures).write(self._options.output, origin)

@@ -112,7 +112,7 @@ CASES = (
 
 
 def run(options: Options) -> None:
-    """Measures missing figures and writes the page; errors are those of ``Journal`` and
+    """Measures missing figures and writes the results; errors are those of ``Journal`` and
     ``child.call``."""
     made_with = {
         "benchmark": "online",
@@ -126,25 +126,25 @@ def run(options: Options) -> None:
         best = {case.name: _best(case, journal) for case in cases}
         for repeat, case in itertools.product(range(1, options.repeats + 1), cases):
             played = {
-                (one.training, one.method, one.start)
-                for one in journal.of(Played)
-                if one.repeat == repeat
+                (playing.training, playing.method, playing.start)
+                for playing in journal.of(Played)
+                if playing.repeat == repeat
             }
             missing = [
-                one
-                for one in _trainings(case, best[case.name])
-                if (case.name, *_key(one)) not in played
+                playing
+                for playing in _trainings(case, best[case.name])
+                if (case.name, *_key(playing)) not in played
             ]
             random.Random(repeat).shuffle(missing)
             for training in missing:
                 _play(training, case.name, repeat, journal)
-    found = [
-        one
-        for one in journal.of(Played)
-        if one.training in best and one.repeat <= options.repeats
+    played_runs = [
+        playing
+        for playing in journal.of(Played)
+        if playing.training in best and playing.repeat <= options.repeats
     ]
     origin = support.origin(options.command, options.repeats, "repeat")
-    results_of(found, cases).write(options.output, origin)
+    results_of(played_runs, cases).write(options.output, origin)
     print_line(f"written to {options.output}")
 
 
@@ -168,11 +168,11 @@ def _best(case: Case, journal: Journal) -> int:
             )
             _play(training, case.name, 0, journal)
     runs = [
-        one
-        for one in journal.of(Played)
-        if (one.training, one.repeat) == (case.name, 0)
+        playing
+        for playing in journal.of(Played)
+        if (playing.training, playing.repeat) == (case.name, 0)
     ]
-    return min(runs, key=lambda one: one.epochs_s[0]).start
+    return min(runs, key=lambda playing: playing.epochs_s[0]).start
 
 
 def _trainings(case: Case, best: int) -> Iterator[Training]:
@@ -191,25 +191,25 @@ def _trainings(case: Case, best: int) -> Iterator[Training]:
 
 
 def _play(training: Training, name: str, repeat: int, journal: Journal) -> None:
-    seen = child.call(train, training)
+    result = child.call(train, training)
     journal.add(
         Played(
             training=name,
             method=training.method,
             start=training.num_workers,
             repeat=repeat,
-            **asdict(seen),
+            **asdict(result),
         )
     )
-    epochs = " ".join(f"{epoch_s:.2f} s" for epoch_s in seen.epochs_s)
+    epochs = " ".join(f"{epoch_s:.2f} s" for epoch_s in result.epochs_s)
     print_line(
-        f"{repeat} {name} {training.method} from {training.num_workers}: {epochs}, {seen.picked} in the end"
+        f"{repeat} {name} {training.method} from {training.num_workers}: {epochs}, {result.picked} in the end"
     )
 
 
-def results_of(found: Sequence[Played], cases: Sequence[Case]) -> Results:
+def results_of(played_runs: Sequence[Played], cases: Sequence[Case]) -> Results:
     """The training runs, and whether targets are reached."""
-    rows = [row for case in cases for row in _rows(case, found)]
+    rows = [row for case in cases for row in _rows(case, played_runs)]
     tuned = [row for row in rows if row.method == ONLINE]
     starts = [f"{row.case} from {row.start}" for row in tuned]
     targets = [
@@ -225,13 +225,13 @@ def results_of(found: Sequence[Played], cases: Sequence[Case]) -> Results:
     described = bullets(f"{case.name}: {case.about}" for case in cases)
     return Results(
         title="Training runs whose loader tunes itself",
-        headline=_found(tuned),
+        headline=_headline(tuned),
         about=f"{_ABOUT}\n\nTraining runs:\n\n{described}\n\nTargets:\n\n{bullets(targets)}",
         tables=[Table("runs", _COLUMNS, [row.cells for row in rows])],
     )
 
 
-def _found(tuned: "Sequence[Row]") -> str:
+def _headline(tuned: "Sequence[Row]") -> str:
     firsts, seconds = (
         [getattr(row, name) for row in tuned] for name in ("first", "second")
     )
@@ -277,44 +277,58 @@ class Row:
         )
 
 
-def _rows(case: Case, found: Sequence[Played]) -> Iterator[Row]:
-    own = [one for one in found if one.training == case.name and one.repeat]
+def _rows(case: Case, played_runs: Sequence[Played]) -> Iterator[Row]:
+    case_runs = [
+        playing
+        for playing in played_runs
+        if playing.training == case.name and playing.repeat
+    ]
     fixed = {
-        one.repeat: one for one in own if one.method == FIXED and len(one.epochs_s) > 1
+        playing.repeat: playing
+        for playing in case_runs
+        if playing.method == FIXED and len(playing.epochs_s) > 1
     }
     for method, start in dict.fromkeys(
-        (one.method, one.start) for one in sorted(own, key=_order)
+        (playing.method, playing.start) for playing in sorted(case_runs, key=_order)
     ):
         runs = [
-            one
-            for one in own
-            if (one.method, one.start) == (method, start) and one.repeat in fixed
+            playing
+            for playing in case_runs
+            if (playing.method, playing.start) == (method, start)
+            and playing.repeat in fixed
         ]
-        firsts = [one.epochs_s[0] / fixed[one.repeat].epochs_s[0] for one in runs]
+        firsts = [
+            playing.epochs_s[0] / fixed[playing.repeat].epochs_s[0] for playing in runs
+        ]
         yield Row(
             case=case.name, method=method, start=start, first=statistics.median(firsts),
             spread=max(firsts) - min(firsts),
-            rest=statistics.median(_rest(one, fixed[one.repeat], case.workload.batches) for one in runs),
-            second=statistics.median(_second(one, fixed[one.repeat]) for one in runs),
-            settled=statistics.median(one.settled for one in runs),
-            longest_wait_s=statistics.median(one.longest_wait_s for one in runs),
-            switches=max(one.switches for one in runs), picked=statistics.mode(one.picked for one in runs),
+            rest=statistics.median(_rest(playing, fixed[playing.repeat], case.workload.batches) for playing in runs),
+            second=statistics.median(_second(playing, fixed[playing.repeat]) for playing in runs),
+            settled=statistics.median(playing.settled for playing in runs),
+            longest_wait_s=statistics.median(playing.longest_wait_s for playing in runs),
+            switches=max(playing.switches for playing in runs),
+            picked=statistics.mode(playing.picked for playing in runs),
         )  # fmt: skip
 
 
-def _order(one: Played) -> tuple[bool, int, str]:
-    return one.method != FIXED or len(one.epochs_s) == 1, one.start, one.method
+def _order(playing: Played) -> tuple[bool, int, str]:
+    return (
+        playing.method != FIXED or len(playing.epochs_s) == 1,
+        playing.start,
+        playing.method,
+    )
 
 
-def _second(one: Played, fixed: Played) -> float:
-    return one.epochs_s[1] / fixed.epochs_s[1] if len(one.epochs_s) > 1 else 0.0
+def _second(playing: Played, fixed: Played) -> float:
+    return playing.epochs_s[1] / fixed.epochs_s[1] if len(playing.epochs_s) > 1 else 0.0
 
 
-def _rest(one: Played, fixed: Played, batches: int) -> float:
+def _rest(playing: Played, fixed: Played, batches: int) -> float:
     """The first epoch after the first change, compared with the same share of that of
     the best fixed num_workers."""
-    if not one.first_switch_s or one.first_batch >= batches:
-        return one.epochs_s[0] / fixed.epochs_s[0]
-    return (one.epochs_s[0] - one.first_switch_s) / (
-        fixed.epochs_s[0] * (1 - one.first_batch / batches)
+    if not playing.first_switch_s or playing.first_batch >= batches:
+        return playing.epochs_s[0] / fixed.epochs_s[0]
+    return (playing.epochs_s[0] - playing.first_switch_s) / (
+        fixed.epochs_s[0] * (1 - playing.first_batch / batches)
     )

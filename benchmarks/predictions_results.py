@@ -34,36 +34,36 @@ _COLUMNS = (
 
 
 def results_of(
-    found: Sequence[Forecast], workloads: Sequence[Workload], replayed_s: float
+    forecasts: Sequence[Forecast], workloads: Sequence[Workload], replayed_s: float
 ) -> Results:
     """Errors by workload and setting; ``replayed_s`` is the time of a replay of 10,000
     batches, s."""
-    worst = sorted(found, key=lambda one: -one.error)[:_WORST]
-    median, high = _errors(found)
-    inside = sum(one.is_inside for one in found) / len(found)
+    worst = sorted(forecasts, key=lambda forecast: -forecast.error)[:_WORST]
+    median, high = _errors(forecasts)
+    inside = sum(forecast.is_inside for forecast in forecasts) / len(forecasts)
     parts = [
         _ABOUT,
-        "Largest errors:\n\n" + bullets(one.line for one in worst),
+        "Largest errors:\n\n" + bullets(forecast.line for forecast in worst),
         "Workloads:\n\n" + "\n".join(workload.line for workload in workloads),
-        "Targets:\n\n" + bullets(verdicts(found, replayed_s)),
+        "Targets:\n\n" + bullets(verdicts(forecasts, replayed_s)),
     ]
     names = ("workload", "workers", "prefetch_factor", "in_order")
     return Results(
         title="Predicted and measured epochs",
-        headline=f"The error is {percent(median)} in the median of {len(found)} epochs, and at most {percent(high)} "
-        f"in 90 % of them; {percent(inside)} are within their 95 % interval. {_noise(found)}",
+        headline=f"The error is {percent(median)} in the median of {len(forecasts)} epochs, and at most "
+        f"{percent(high)} in 90 % of them; {percent(inside)} are within their 95 % interval. {_noise(forecasts)}",
         about="\n\n".join(parts),
-        tables=[table(found, name) for name in names],
+        tables=[table(forecasts, name) for name in names],
     )
 
 
-def _noise(found: Sequence[Forecast]) -> str:
+def _noise(forecasts: Sequence[Forecast]) -> str:
     """How much an epoch differs from itself; empty if none was measured again, as in
     journals of earlier versions."""
     differences = [
-        abs(one.again_s / one.measured_s - 1)
-        for one in found
-        if one.again_s is not None
+        abs(forecast.again_s / forecast.measured_s - 1)
+        for forecast in forecasts
+        if forecast.again_s is not None
     ]
     if not differences:
         return ""
@@ -74,9 +74,9 @@ def _noise(found: Sequence[Forecast]) -> str:
     )
 
 
-def verdicts(found: Sequence[Forecast], replayed_s: float) -> list[str]:
+def verdicts(forecasts: Sequence[Forecast], replayed_s: float) -> list[str]:
     """One sentence per target: met or missed."""
-    median, high = _errors(found)
+    median, high = _errors(forecasts)
     return [
         verdict(f"error, median at most {percent(MOST_MEDIAN)}", [("all", median)], MOST_MEDIAN, percent),
         verdict(f"error, 90th percentile at most {percent(MOST_HIGH)}", [("all", high)], MOST_HIGH, percent),
@@ -85,8 +85,8 @@ def verdicts(found: Sequence[Forecast], replayed_s: float) -> list[str]:
     ]  # fmt: skip
 
 
-def _errors(found: Sequence[Forecast]) -> tuple[float, float]:
-    return _median_and_high([one.error for one in found])
+def _errors(forecasts: Sequence[Forecast]) -> tuple[float, float]:
+    return _median_and_high([forecast.error for forecast in forecasts])
 
 
 def _median_and_high(values: Sequence[float]) -> tuple[float, float]:
@@ -95,28 +95,30 @@ def _median_and_high(values: Sequence[float]) -> tuple[float, float]:
     return float(median), float(high)
 
 
-def table(found: Sequence[Forecast], name: str) -> Table:
+def table(forecasts: Sequence[Forecast], name: str) -> Table:
     """A row per value of the attribute ``name``, and one for all."""
-    values = dict.fromkeys(getattr(one, name) for one in found)
+    values = dict.fromkeys(getattr(forecast, name) for forecast in forecasts)
     groups = {
-        v: [o for o in found if getattr(o, name) == v]
-        for v in (values if name == "workload" else sorted(values))
+        value: [forecast for forecast in forecasts if getattr(forecast, name) == value]
+        for value in (values if name == "workload" else sorted(values))
     }
     rows = [_row(value, group) for value, group in groups.items()]
-    return Table(f"by_{name}", (name, *_COLUMNS), [*rows, _row("all", found)])
+    return Table(f"by_{name}", (name, *_COLUMNS), [*rows, _row("all", forecasts)])
 
 
 def _row(value: object, group: Sequence[Forecast]) -> tuple[str, ...]:
-    low, median, high = np.quantile([one.ratio for one in group], [0.1, 0.5, 0.9])
+    low, median, high = np.quantile(
+        [forecast.ratio for forecast in group], [0.1, 0.5, 0.9]
+    )
     error, high_error = _errors(group)
     return (
         str(value),
         str(len(group)),
-        f"{max(one.recorded_s for one in group):.1f}",
+        f"{max(forecast.recorded_s for forecast in group):.1f}",
         f"{median:.3f}",
         f"{low:.3f}",
         f"{high:.3f}",
         percent(error),
         percent(high_error),
-        percent(sum(one.is_inside for one in group) / len(group)),
+        percent(sum(forecast.is_inside for forecast in group) / len(group)),
     )

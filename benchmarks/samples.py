@@ -46,8 +46,8 @@ def run(rounds: int, only: Sequence[str], output: Path, command: str) -> None:
 def _pair(workload: Workload, number: int) -> float:
     order = [None, False]
     random.Random(f"{workload.name}-{number}").shuffle(order)
-    found = {check: _search(workload, number, check) for check in order}
-    return found[None].cost_s / found[False].cost_s
+    records = {check: _search(workload, number, check) for check in order}
+    return records[None].cost_s / records[False].cost_s
 
 
 def _search(
@@ -56,15 +56,15 @@ def _search(
     rules = SearchRules(strategy="exhaustive", candidates=_CANDIDATES)
     configuration = sweep_search.configuration_of(workload, rules, number)
     with tempfile.TemporaryDirectory() as folder:
-        found = sweep_search.find(
+        record = sweep_search.find(
             replace(configuration, measure=_MEASURE, check_samples=check_samples),
             Path(folder) / "log",
             lambda _: None,
         )
-    failed = [trial.reason for trial in found.trials if trial.reason]
+    failed = [trial.reason for trial in record.trials if trial.reason]
     if failed:
         raise ValueError(f"{workload.name}: {failed[0]}")
-    return replace(found, trials=())
+    return replace(record, trials=())
 
 
 def results_of(workloads: Sequence[Workload], pairs: Pairs) -> Results:

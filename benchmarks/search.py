@@ -54,11 +54,11 @@ class Options:
     @property
     def all_methods(self) -> tuple[str, ...]:
         """The methods, and those of the other version."""
-        own = sorted(self.methods, key=METHODS.index)
+        chosen_methods = sorted(self.methods, key=METHODS.index)
         return (
-            (*own, *of_another_version(self.against, own))
+            (*chosen_methods, *of_another_version(self.against, chosen_methods))
             if self.against
-            else tuple(own)
+            else tuple(chosen_methods)
         )
 
 
@@ -183,7 +183,9 @@ class _SearchBenchmark:
             ]
             for name in names
         }
-        truths = {name: oracle.truth_of(found) for name, found in runs.items()}
+        truths = {
+            name: oracle.truth_of(of_workload) for name, of_workload in runs.items()
+        }
         return {name: truth for name, truth in truths.items() if truth is not None}
 
     @property

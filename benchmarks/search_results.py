@@ -82,7 +82,7 @@ def results_of(
     ]
     return Results(
         title="Regret and cost of search methods for num_workers",
-        headline=_found(scores),
+        headline=_headline(scores),
         about="\n\n".join(parts),
         tables=[
             Table("methods", _METHODS, totals(scores)),
@@ -93,20 +93,20 @@ def results_of(
     )
 
 
-def _found(scores: Sequence[Score]) -> str:
+def _headline(scores: Sequence[Score]) -> str:
     """The figures of the search with default arguments; empty if it did not run."""
-    own = [score for score in scores if score.method == PLAIN]
-    if not own:
+    of_plain = [score for score in scores if score.method == PLAIN]
+    if not of_plain:
         return ""
-    slower = [score.slower for score in own]
+    slower = [score.slower for score in of_plain]
     median, high, worst = (percent(pooled(slower, share)) for share in (0.5, 0.95, 1.0))
-    cost_s = statistics.median(score.cost_s for score in own)
+    cost_s = statistics.median(score.cost_s for score in of_plain)
     if pooled(slower, 0.5) is None:
         return f"`nws_sweep.search` with default arguments (*plain*) takes {cost_s:.1f} s in the median.\n\n"
     return (
         "With the answer of `nws_sweep.search` with default arguments (*plain*) an epoch takes "
-        f"{median} longer than with the fastest num_workers in the median of {len(own)} workloads, {high} in the 95th "
-        f"percentile and {worst} at most; the search takes {cost_s:.1f} s in the median.\n\n"
+        f"{median} longer than with the fastest num_workers in the median of {len(of_plain)} workloads, {high} in the "
+        f"95th percentile and {worst} at most; the search takes {cost_s:.1f} s in the median.\n\n"
     )
 
 
@@ -115,21 +115,23 @@ def totals(scores: Sequence[Score]) -> list[tuple[str, ...]]:
     workloads."""
     rows = list[tuple[str, ...]]()
     for method in dict.fromkeys(score.method for score in scores):
-        own = [score for score in scores if score.method == method]
+        of_method = [score for score in scores if score.method == method]
         regrets, slower = (
-            [score.regrets for score in own],
-            [score.slower for score in own],
+            [score.regrets for score in of_method],
+            [score.slower for score in of_method],
         )
         regret, longer = (
-            _quantiles(pooled(each, 0.5), pooled(each, 0.95))
-            for each in (regrets, slower)
+            _quantiles(pooled(values, 0.5), pooled(values, 0.95))
+            for values in (regrets, slower)
         )
-        epochs = [score.cost_epochs for score in own if score.cost_epochs is not None]
+        epochs = [
+            score.cost_epochs for score in of_method if score.cost_epochs is not None
+        ]
         cost_epochs = f"{statistics.median(epochs):.2f}" if epochs else ""
-        cost_s = statistics.median(score.cost_s for score in own)
+        cost_s = statistics.median(score.cost_s for score in of_method)
         cells = (
             method,
-            str(len(own)),
+            str(len(of_method)),
             regret,
             percent(pooled(regrets, 1.0)),
             longer,

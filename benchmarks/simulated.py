@@ -85,12 +85,12 @@ def run(
     results."""
     curves = [curve for curve in CURVES if not only or curve.name in only]
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
-        found = [
+        per_curve = [
             *pool.map(
                 _result_of, [curve.name for curve in curves], [repeats] * len(curves)
             )
         ]
-    results = results_of(dict(zip(curves, found, strict=True)))
+    results = results_of(dict(zip(curves, per_curve, strict=True)))
     results.write(output, support.origin(command, repeats, "repeat"))
 
 
@@ -213,10 +213,10 @@ def results_of(results: Mapping[Curve, Result]) -> Results:
     for machine in CONDITIONS:
         outcomes = list[Outcome]()
         for curve, result in results.items():
-            found = [*result.outcomes[machine]]
-            names = (machine.name, curve.name, _named(result.best), _answers(found))
-            by_curve.append((*names, *_figures(found)))
-            outcomes += found
+            of_curve = [*result.outcomes[machine]]
+            names = (machine.name, curve.name, _named(result.best), _answers(of_curve))
+            by_curve.append((*names, *_figures(of_curve)))
+            outcomes += of_curve
         machines.append((machine.name, *_figures(outcomes)))
         everything += outcomes
     machines.append(("all", *_figures(everything)))

@@ -41,22 +41,22 @@ between a search and the loops after it, is not in these ratios.
 
 def spin(count: int) -> int:
     """A loop of Python code without calls."""
-    found = 0
+    value = 0
     for number in range(count):
-        found = (found * 31 + number) % 1_000_003
-    return found
+        value = (value * 31 + number) % 1_000_003
+    return value
 
 
-def _step(found: int, number: int) -> int:
-    return (found * 31 + number) % 1_000_003
+def _step(value: int, number: int) -> int:
+    return (value * 31 + number) % 1_000_003
 
 
 def small_calls(count: int) -> int:
     """Many calls of a tiny function."""
-    found = 0
+    value = 0
     for number in range(count):
-        found = _step(found, number)
-    return found
+        value = _step(value, number)
+    return value
 
 
 def waiting(seconds: float) -> None:
@@ -77,18 +77,18 @@ def holding(count: int) -> int:
 
 def nested(count: int) -> int:
     """Own code, and a function that it calls."""
-    found = 0
+    value = 0
     for number in range(count):
-        found = (found * 37 + number) % 1_000_003
-    return found + spin(count)
+        value = (value * 37 + number) % 1_000_003
+    return value + spin(count)
 
 
 def thirty_microseconds() -> int:
     """About 30 us."""
-    found = 0
+    value = 0
     for number in range(1_000):
-        found += number
-    return found
+        value += number
+    return value
 
 
 def repeated(count: int) -> None:
@@ -132,12 +132,12 @@ STAGES: Mapping[str, Stage] = {
 }
 
 
-def other() -> int:
+def beside() -> int:
     """What each sample does in addition."""
-    found = 0
+    value = 0
     for number in range(14_000):
-        found = (found * 41 + number) % 1_000_003
-    return found
+        value = (value * 41 + number) % 1_000_003
+    return value
 
 
 class Planted(Dataset[Any]):
@@ -151,7 +151,7 @@ class Planted(Dataset[Any]):
         return self.length
 
     def __getitem__(self, index: int) -> Any:
-        other()
+        beside()
         if self.call is not None:
             self.call()
         return torch.zeros(4)
@@ -196,12 +196,17 @@ def run(repeats: int, only: Sequence[str], output: Path, command: str) -> None:
 def _explained(name: str) -> Finding:
     with_s, without_s = _batch_seconds(name)
     length = _BATCH_SIZE * max(24, int(_EPOCH_S / without_s))
-    found = nws_sweep.explain(_loader(name, length, 0), reuse=False, progress=False)
-    copied = sum(stage.share for stage in found.stages if stage.name == COPY)
-    planted = _planted(found, STAGES[name].names)
+    explanation = nws_sweep.explain(
+        _loader(name, length, 0), reuse=False, progress=False
+    )
+    copied = sum(stage.share for stage in explanation.stages if stage.name == COPY)
+    planted = _planted(explanation, STAGES[name].names)
     epoch = planted.epoch_without_s if planted else None
     pairs = [
-        tuple(_epoch_s(each, length, found.num_workers) for each in (name, ""))
+        tuple(
+            _epoch_s(stage_name, length, explanation.num_workers)
+            for stage_name in (name, "")
+        )
         for _ in range(_PAIRS)
     ]
     return Finding(
@@ -210,18 +215,22 @@ def _explained(name: str) -> Finding:
         bare=1 - without_s / with_s,
         without_s=(epoch.value, *epoch.ends) if epoch else None,
         measured_s=statistics.median(without_s for _, without_s in pairs),
-        left=epoch.value / found.epoch_s if epoch and found.epoch_s else None,
+        left=epoch.value / explanation.epoch_s
+        if epoch and explanation.epoch_s
+        else None,
         bare_left=statistics.median(without_s / with_s for with_s, without_s in pairs),
-        workers=found.num_workers,
+        workers=explanation.num_workers,
     )
 
 
-def _planted(found: Explanation, names: Sequence[str]) -> "nws_sweep.Stage | None":
+def _planted(
+    explanation: Explanation, names: Sequence[str]
+) -> "nws_sweep.Stage | None":
     return next(
         (
             stage
             for name in names
-            for stage in found.stages
+            for stage in explanation.stages
             if stage.name.endswith(name)
         ),
         None,
@@ -242,13 +251,15 @@ def _batch_seconds(name: str) -> tuple[float, float]:
     """Seconds of a batch in this process with the planted stage and without, in turn:
     medians."""
     times_s: dict[str, list[float]] = {name: [], "": []}
-    loaders = {each: _loader(each, _BATCH_SIZE, 0) for each in times_s}
+    loaders = {
+        stage_name: _loader(stage_name, _BATCH_SIZE, 0) for stage_name in times_s
+    }
     for _ in range(15):
-        for each, found in times_s.items():
+        for stage_name, stage_times_s in times_s.items():
             began_s = time.perf_counter()
-            for _ in loaders[each]:
+            for _ in loaders[stage_name]:
                 pass
-            found.append(time.perf_counter() - began_s)
+            stage_times_s.append(time.perf_counter() - began_s)
     return statistics.median(times_s[name]), statistics.median(times_s[""])
 
 

@@ -32,12 +32,14 @@ class Finding:
     """The result of a case."""
 
     case: Case
-    found: ConfigurationSummary
+    summary: ConfigurationSummary
 
     @property
     def right(self) -> bool:
         """Whether the diagnosis has the expected bottlenecks, and says what it must."""
-        bottlenecks = self.found.diagnosis.bottlenecks if self.found.diagnosis else ()
+        bottlenecks = (
+            self.summary.diagnosis.bottlenecks if self.summary.diagnosis else ()
+        )
         first = next(iter(bottlenecks), None)
         is_named = first == self.case.expected and set(self.case.besides) <= set(
             bottlenecks
@@ -47,12 +49,12 @@ class Finding:
     @property
     def best(self) -> int | None:
         """The recommended num_workers."""
-        return self.found.best.num_workers if self.found.best else None
+        return self.summary.best.num_workers if self.summary.best else None
 
     @property
     def sentences(self) -> str:
         """The explanation."""
-        return ". ".join(self.found.conclusions.explanation) or "none"
+        return ". ".join(self.summary.conclusions.explanation) or "none"
 
 
 def run(repeats: int, only: Sequence[str], output: Path, command: str) -> None:
@@ -81,15 +83,15 @@ def _search(case: Case, number: int) -> Finding:
         result = sweep_search.find(
             _configuration(case, number), Path(folder) / "log", lambda _: None
         )
-    (found,) = summarise_record(result).configurations
-    return Finding(case=case, found=found)
+    (summary,) = summarise_record(result).configurations
+    return Finding(case=case, summary=summary)
 
 
 def _configuration(case: Case, number: int) -> Configuration:
-    target, given = case.dataset
+    target, arguments = case.dataset
     return Configuration(
         columns={"dataset": case.name},
-        dataset={"_target_": f"benchmarks.workloads.{target}", **given},
+        dataset={"_target_": f"benchmarks.workloads.{target}", **arguments},
         training_step=case.training_step,
         loader=LoaderSettings(**{"prefetch_factor": 2, "shuffle": True, **case.loader}),
         measure=MeasureRules(**case.measure),

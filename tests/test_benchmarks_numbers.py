@@ -200,10 +200,10 @@ def test_the_results_say_what_is_missed(
 
 def test_targets_have_two_ends() -> None:
     line = numbers_results.Line(
-        "coverage", (0.97,), (0.95,), lambda share: f"{share:.2f}", least=0.93
+        "coverage", "quiet", (0.97,), (0.95,), lambda share: f"{share:.2f}", least=0.93
     )
     assert (line.row, line.is_missed) == (
-        ("coverage", "0.93 to 0.97", "0.95", "yes"),
+        ("coverage", "quiet", "0.93 to 0.97", "0.95", "yes"),
         False,
     )
     assert [
