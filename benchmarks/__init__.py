@@ -15,7 +15,7 @@ May import all of nws_sweep. Each command has a module:
 - ``stages``: datasets with a planted stage, explained.
 - ``loop``: ``watch`` and TraceML (``rivals``) on programs after public reports
   (``loop_cases``, ``programs``).
-- ``online``: training runs with autotune and with fixed settings (``trainings``).
+- ``online``: training runs with autotune and with fixed settings (``benchmarks.trainings``).
 - ``accelerator``: training on a CUDA device.
 - ``samples``: cost of comparing samples.
 - ``simulated``: whole searches on machines whose best settings are known (``curves``,
