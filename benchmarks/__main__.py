@@ -19,6 +19,7 @@ from benchmarks import (
     online,
     oracle,
     predictions,
+    results,
     samples,
     search,
     simulated,
@@ -50,17 +51,12 @@ _DEFAULTS: Mapping[str, Mapping[str, tuple[Any, Any]]] = {
 }  # fmt: skip
 
 
-_PAGES = {
-    "numbers": "evidence/accuracy", "search": "evidence/search-cost", "predictions": "evidence/predictions",
-    "online": "evidence/online-trainings", "why": "evidence/diagnosis", "samples": "evidence/robustness",
-    "demo": "evidence/demo", "simulated": "evidence/simulated-searches", "stages": "evidence/stages",
-    "accelerator": "evidence/accelerator", "loop": "evidence/loop",
-}  # fmt: skip
+_WITHOUT_RESULTS = ("ablation",)
 _RUNS: Mapping[str, Callable[[dict[str, Any]], None]] = {
-    "numbers": lambda given: numbers.run(numbers.Options(**given)),
-    "search": lambda given: search.run(search.Options(**given)),
-    "predictions": lambda given: predictions.run(predictions.Options(**given)),
-    "online": lambda given: online.run(online.Options(**given)),
+    "numbers": lambda options: numbers.run(numbers.Options(**options)),
+    "search": lambda options: search.run(search.Options(**options)),
+    "predictions": lambda options: predictions.run(predictions.Options(**options)),
+    "online": lambda options: online.run(online.Options(**options)),
 }
 
 
@@ -80,18 +76,18 @@ def main(arguments: Sequence[str]) -> int:
     """Runs a benchmark; exit status 0, 2 for an invalid command line, 130 if
     interrupted."""
     parser = _parser()
-    given = vars(parser.parse_args(arguments)) | {
+    options = vars(parser.parse_args(arguments)) | {
         "command": shlex.join(["scripts/benchmark", *arguments])
     }
-    name = given.pop("benchmark")
+    name = options.pop("benchmark")
     for key, by_quick in _DEFAULTS.get(name, {}).items():
-        given[key] = given.get(key) or by_quick[given["quick"]]
+        options[key] = options.get(key) or by_quick[options["quick"]]
     try:
         if name in _RUNS:
-            del given["quick"]
-            _RUNS[name](given)
+            del options["quick"]
+            _RUNS[name](options)
         else:
-            _OTHERS[name](**given)
+            _OTHERS[name](**options)
     except ValueError as error:
         parser.error(str(error))
     except KeyboardInterrupt:
@@ -109,114 +105,122 @@ def _parser() -> argparse.ArgumentParser:
     def add(
         name: str, about: str, epilog: str | None = None
     ) -> argparse.ArgumentParser:
-        one = benchmarks.add_parser(name, help=about, epilog=epilog)
-        if name in _PAGES:
-            page = Path(f"docs/{_PAGES[name]}.md")
-            _add(one, "--output", f"the page (default {page})", type=Path, default=page)
+        command = benchmarks.add_parser(name, help=about, epilog=epilog)
+        if name not in _WITHOUT_RESULTS:
+            folder = results.FOLDER / name
+            about = f"folder of the results (default {folder})"
+            _add(command, "--output", about, type=Path, default=folder)
         if name in _DEFAULTS:
             path = Path(f"outputs/benchmarks/{name}.jsonl")
             _add(
-                one,
+                command,
                 "--journal",
                 f"raw figures, written while measuring (default {path})",
                 type=Path,
                 default=path,
             )
-            one.add_argument(
+            command.add_argument(
                 "--resume",
                 action="store_true",
                 help="keep the journal's figures and add missing ones",
             )
-            one.add_argument(
+            command.add_argument(
                 "--quick",
                 action="store_true",
                 help="one repeat of few workloads or short epochs",
             )
-        return one
+        return command
 
-    one = add(
+    command = add(
         "numbers",
         "compare rows, answers and costs of searches with bare loops",
         _epilog("workloads", NUMBERS_WORKLOADS),
     )
-    _add(one, "--repeats", "default 3, with --quick 1", type=_positive)
+    _add(command, "--repeats", "default 3, with --quick 1", type=_positive)
     _add_names(
-        one, "--only", [workload.name for workload in NUMBERS_WORKLOADS],
+        command, "--only", [workload.name for workload in NUMBERS_WORKLOADS],
         f"all, with --quick {' '.join(QUICK_NUMBERS_NAMES)}",
     )  # fmt: skip
     _add_names(
-        one,
+        command,
         "--beside",
         neighbours.KINDS,
         f"all, with --quick quiet: {' '.join(neighbours.KINDS)}",
     )
 
-    one = add(
+    command = add(
         "search",
         "compare search methods for num_workers",
         _epilog("workloads", SEARCH_WORKLOADS),
     )
-    _add(one, "--repeats", "default 5, with --quick 1", type=_positive)
+    _add(command, "--repeats", "default 5, with --quick 1", type=_positive)
     few = f"all, with --quick {' '.join(QUICK_SEARCH_NAMES)}"
-    _add_names(one, "--only", [workload.name for workload in SEARCH_WORKLOADS], few)
-    _add_names(one, "--methods", METHODS, f"all: {' '.join(METHODS)}")
+    _add_names(command, "--only", [workload.name for workload in SEARCH_WORKLOADS], few)
+    _add_names(command, "--methods", METHODS, f"all: {' '.join(METHODS)}")
     usual = ",".join(map(str, oracle.CANDIDATES))
     about = f"num_workers of the oracle besides the picks; above 32 only where loading waits (default {usual})"
-    _add(one, "--candidates", about, type=_numbers, default=oracle.CANDIDATES)
+    _add(command, "--candidates", about, type=_numbers, default=oracle.CANDIDATES)
     about = "folder with the source tree of another version, as made by git worktree add; named after the folder"
-    _add(one, "--against", about, type=Path, metavar="DIR")
+    _add(command, "--against", about, type=Path, metavar="DIR")
     about = "of the oracle in each repeat (default 2); 0 compares costs only"
-    _add(one, "--passes", about, type=int, choices=range(100), metavar="N", default=2)
+    _add(
+        command, "--passes", about, type=int, choices=range(100), metavar="N", default=2
+    )
 
-    one = add(
+    command = add(
         "predictions",
         "compare predicted epochs with those of a plain loop",
         _epilog("workloads", PREDICTED_WORKLOADS),
     )
-    _add(one, "--repeats", "default 1", type=_positive, default=1)
+    _add(command, "--repeats", "default 1", type=_positive, default=1)
     _add(
-        one,
+        command,
         "--settings",
         "of each workload, default 10, with --quick 3",
         type=_positive,
     )
-    _add_names(one, "--only", [workload.name for workload in PREDICTED_WORKLOADS], few)
+    _add_names(
+        command, "--only", [workload.name for workload in PREDICTED_WORKLOADS], few
+    )
 
-    one = add(
+    command = add(
         "online",
         "training runs whose loader tunes itself",
         _epilog("training runs", online.CASES),
     )
-    _add(one, "--repeats", "default 3, with --quick 1", type=_positive)
+    _add(command, "--repeats", "default 3, with --quick 1", type=_positive)
     _add_names(
-        one, "--only", [case.name for case in online.CASES], "all, with --quick waits"
+        command,
+        "--only",
+        [case.name for case in online.CASES],
+        "all, with --quick waits",
     )
 
-    one = add(
+    command = add(
         "why", "diagnose workloads whose bottleneck is known", _epilog("cases", CASES)
     )
-    _add(one, "--repeats", "default 1", type=_positive, default=1)
-    _add_names(one, "--only", [case.name for case in CASES], "all")
+    _add(command, "--repeats", "default 1", type=_positive, default=1)
+    _add_names(command, "--only", [case.name for case in CASES], "all")
 
-    one = add("accelerator", "search, watch and tune training on a CUDA device")
-    _add(one, "--repeats", "default 3", type=_positive, default=3)
-    _add_names(one, "--only", accelerator.CASES, "all")
+    command = add("accelerator", "search, watch and tune training on a CUDA device")
+    _add(command, "--repeats", "default 3", type=_positive, default=3)
+    _add_names(command, "--only", accelerator.CASES, "all")
 
     _add_planted(add)
     _add_simulated(add)
 
-    one = add("demo", "run scripts/demo, and keep its tables, picture and report")
-    _add(one, "--repeats", "default 3", type=_positive, default=3)
+    command = add("demo", "run scripts/demo, and keep its tables, picture and report")
+    _add(command, "--repeats", "default 3", type=_positive, default=3)
 
-    one = add("samples", "cost of comparing the samples of workers during a search")
+    command = add("samples", "cost of comparing the samples of workers during a search")
     _add(
-        one,
+        command,
         "--rounds",
         "pairs of searches of each workload (default 7)",
         type=_positive,
         default=7,
     )
-    _add_names(one, "--only", samples.NAMES, f"all: {' '.join(samples.NAMES)}")
+    _add_names(command, "--only", samples.NAMES, f"all: {' '.join(samples.NAMES)}")
     return parser
 
 
@@ -226,7 +230,7 @@ def _add_planted(add: Callable[..., argparse.ArgumentParser]) -> None:
     _add_names(stages_parser, "--only", stages.STAGES, "all")
     loop_parser = add(
         "loop",
-        "watch programs with known causes of slow training",
+        "watch programs with known causes of slow training, beside TraceML",
         _epilog("programs", loop_cases.CASES),
     )
     _add(loop_parser, "--repeats", "default 1", type=_positive, default=1)
@@ -317,7 +321,7 @@ def _add_names(
 
 
 def _epilog(what: str, named: Iterable[Any]) -> str:
-    return f"{what}: " + "; ".join(f"{one.name} ({one.about})" for one in named)
+    return f"{what}: " + "; ".join(f"{item.name} ({item.about})" for item in named)
 
 
 def _positive(text: str) -> int:

@@ -17,12 +17,17 @@ from torch.utils.data import DataLoader, Dataset
 import nws_sweep
 from benchmarks import support
 from benchmarks.catalogue import CACHE
+from benchmarks.results import Results, Table
 from benchmarks.workloads import Jpeg, Latency
 from nws_sweep import units
 from nws_sweep.report.search_result import SearchResult
 
 _CYCLES = 200_000_000  # of the device, to find out how many it does in a second
-_INTRODUCTION = """\
+_COLUMNS = (
+    "training", "recommended", "slower", "measured", "search", "waits: said", "waits: is", "pinned",
+    "autotune: first epoch", "autotune: second epoch", "repeats",
+)  # fmt: skip
+_ABOUT = """\
 Training on an accelerator with the default arguments: steps are queued, and no step waits for the device, as in most
 training loops. The device of the first two training runs is kept busy for a known time (`torch.cuda._sleep`); the
 others train torchvision's ResNet-18, the last one on batches of 38 MB. A bare loop iterates over a DataLoader, calls
@@ -30,7 +35,7 @@ the step and waits for the device at the end of the epoch.
 
 - Search: *slower* is the epoch of the recommended settings / the shortest epoch, both of bare loops with three to five
   numbers of workers; *measured* is the epoch as the search has it / that of a bare loop.
-- Watch: the share of its time for which the device waits, as said, and as it is (`-`: not known): 1 - its busy time /
+- Watch: the share of its time for which the device *waits*, as said, and as it is (`-`: not known): 1 - its busy time /
   the time from the first quarter of the epoch to its end, which contains the end of the workers and the analysis.
 - Page-locked memory: the epoch of a bare loop with `pin_memory=True` / without, at the recommended settings.
 - Autotune: the first and the second epoch of a loader with `pin_memory=True` / that of a bare loop with it, at the
@@ -142,21 +147,20 @@ class Finding:
 
 
 def run(repeats: int, only: Sequence[str], output: Path, command: str) -> None:
-    """Measures the cases ``repeats`` times, and writes the page after each; ``only``
+    """Measures the cases ``repeats`` times, and writes the results after each; ``only``
     has their names, empty for all."""
     if not torch.cuda.is_available():
         raise ValueError("there is no CUDA device")
     findings: list[Finding] = []
     for number, name in itertools.product(range(1, repeats + 1), only or CASES):
-        findings.append(found := _found(name, number))
-        support.print_line(repr(found))
+        findings.append(finding := _measure(name, number))
+        support.print_line(repr(finding))
         origin = support.origin(command, number, "repeat")
-        output.write_text(
-            page(findings, f"{origin} Device: {torch.cuda.get_device_name()}.")
-        )
+        device = torch.cuda.get_device_name()
+        results_of(findings).write(output, f"{origin} Device: {device}.")
 
 
-def _found(name: str, seed: int) -> Finding:
+def _measure(name: str, seed: int) -> Finding:
     training = CASES[name]
     dataset, step = (
         training.dataset(training.batches * training.batch_size),
@@ -180,7 +184,7 @@ def _found(name: str, seed: int) -> Finding:
         )
         for n in numbers
     }
-    shortest_s, own_s = min(bare_s.values()), bare_s[best.num_workers]
+    shortest_s, best_s = min(bare_s.values()), bare_s[best.num_workers]
     pinned_s = _epoch_s(open_loader(**settings, pin_memory=True), step)
     said, waits = _watched(training, open_loader(num_workers=training.start), step)
     first_s, second_s = _tuned_s(
@@ -188,15 +192,17 @@ def _found(name: str, seed: int) -> Finding:
     )
     return Finding(
         name=name, picked=f"{best.num_workers} x {best.prefetched}" if best.num_workers else "0",
-        slower=own_s / shortest_s, measured=_price_s(result) / own_s, search_s=result.cost_s, said=said, waits=waits,
-        pinned=pinned_s / own_s, tuned_first=first_s / pinned_s, tuned=second_s / pinned_s,
+        slower=best_s / shortest_s, measured=_price_s(result) / best_s, search_s=result.cost_s, said=said, waits=waits,
+        pinned=pinned_s / best_s, tuned_first=first_s / pinned_s, tuned=second_s / pinned_s,
     )  # fmt: skip
 
 
 def _price_s(result: SearchResult) -> float:
     return (
         next(
-            one.objective_s for one in result.trials if one.settings == result.settings
+            trial.objective_s
+            for trial in result.trials
+            if trial.settings == result.settings
         )
         or 0.0
     )
@@ -235,59 +241,54 @@ def _tuned_s(
     return _epoch_s(tuned, step), _epoch_s(tuned, step)
 
 
-def page(findings: Sequence[Finding], origin: str) -> str:
-    """The whole page, in Markdown: medians, with the least and the largest of several
-    repeats."""
+def results_of(findings: Sequence[Finding]) -> Results:
+    """Medians, with the least and the largest of several repeats."""
     starts = ", ".join(str(training.start) for training in CASES.values())
-    lines = [
-        "# Training on an accelerator\n", f"{_summary(findings)} {origin}\n", _INTRODUCTION.format(starts=starts),
-        "\n## Training runs\n",
-        "| training | recommended | slower | measured | search | waits: said, is | pinned | autotune | repeats |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]  # fmt: skip
-    for name in dict.fromkeys(one.name for one in findings):
-        own = [one for one in findings if one.name == name]
-        waits = [
-            (one.said, one.waits)
-            for one in own
-            if one.said is not None and one.waits is not None
-        ]
-        said = (
-            ", ".join(
-                units.share(statistics.median(each))
-                for each in zip(*waits, strict=True)
-            )
-            or units.NOTHING
-        )
-        cells = [
-            ", ".join(dict.fromkeys(one.picked for one in own)),
-            _spread([one.slower for one in own]),
-            _spread([one.measured for one in own]),
-            units.seconds(statistics.median(one.search_s for one in own)),
-            said,
-            _spread([one.pinned for one in own]),
-            ", ".join(
-                _spread(epochs)
-                for epochs in (
-                    [one.tuned_first for one in own],
-                    [one.tuned for one in own],
-                )
-            ),
-            str(len(own)),
-        ]
-        lines.append(f"| {' | '.join([name, *cells])} |")
-    return "\n".join(lines) + "\n"
+    return Results(
+        title="Training on an accelerator",
+        headline=_summary(findings),
+        about=_ABOUT.format(starts=starts),
+        tables=[Table("runs", _COLUMNS, list(map(_row, _by_name(findings))))],
+    )
+
+
+def _by_name(findings: Sequence[Finding]) -> list[list[Finding]]:
+    """The repeats of each training."""
+    groups: dict[str, list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault(finding.name, []).append(finding)
+    return list(groups.values())
+
+
+def _row(repeats: Sequence[Finding]) -> tuple[str, ...]:
+    """Cells under ``_COLUMNS``."""
+    said = [finding.said for finding in repeats if finding.said is not None]
+    waits = [finding.waits for finding in repeats if finding.waits is not None]
+    return (
+        repeats[0].name,
+        ", ".join(dict.fromkeys(finding.picked for finding in repeats)),
+        _spread([finding.slower for finding in repeats]),
+        _spread([finding.measured for finding in repeats]),
+        units.seconds(statistics.median(finding.search_s for finding in repeats)),
+        _median_share(said),
+        _median_share(waits),
+        _spread([finding.pinned for finding in repeats]),
+        _spread([finding.tuned_first for finding in repeats]),
+        _spread([finding.tuned for finding in repeats]),
+        str(len(repeats)),
+    )
+
+
+def _median_share(shares: Sequence[float]) -> str:
+    return units.share(statistics.median(shares)) if shares else units.NOTHING
 
 
 def _summary(findings: Sequence[Finding]) -> str:
     """The largest ratios of the medians of the training runs."""
-    names = dict.fromkeys(one.name for one in findings)
     slower, first, second = (
         max(
-            statistics.median(
-                getattr(one, ratio) for one in findings if one.name == name
-            )
-            for name in names
+            statistics.median(getattr(finding, ratio) for finding in repeats)
+            for repeats in _by_name(findings)
         )
         for ratio in ("slower", "tuned_first", "tuned")
     )

@@ -71,7 +71,7 @@ class Workload:
 
     @property
     def line(self) -> str:
-        """The line of a page."""
+        """The line of a list."""
         return f"- {self.name}: {self.about}, {self.batches} batches an epoch"
 
     def make_dataset(self) -> Any:

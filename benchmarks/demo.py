@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks import support
+from benchmarks.results import Results, Table
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, summarise
 from nws_sweep.records import storage
 from nws_sweep.report import snippets
@@ -20,6 +21,7 @@ _ABOUT = {
     "step": "real JPEG files, a simulated training step of 80 ms",
     "tensors": "real: tensors in memory",
 }
+_DOCS = Path("docs")
 _PICTURE = "time_vs_num_workers.png"
 _HEADER = [
     "workload",
@@ -29,16 +31,15 @@ _HEADER = [
     "speed-up over the CPU count",
     "the rule is",
 ]
-_INTRODUCTION = """\
+_MEASURING = """\
 What `scripts/demo` measures: a grid of configurations, and four workloads for which the rule of thumb "as many workers
-as CPUs" is right or wrong. The first table is that of the last run, as are its report,
-[example-report.html](example-report.html), and the picture of the workloads. The second table has the median of all
-runs, and in brackets the lowest and the highest value where they differ."""
+as CPUs" is right or wrong. `grid.csv` is of the last run, as are
+`docs/example-report.html` and the picture of the workloads; `rule_of_thumb.csv` has the median of all runs, and in
+brackets the lowest and the highest value where they differ."""
 
 
 def run(output: Path, repeats: int, command: str) -> None:
-    """Writes the page, and beside it the report; the picture goes to ``images`` beside
-    the folder of the page."""
+    """Writes the results; the report and the picture go to the documents."""
     with tempfile.TemporaryDirectory() as name:
         folders = [Path(name) / f"demo-{number}" for number in range(repeats)]
         for folder in folders:
@@ -50,42 +51,44 @@ def run(output: Path, repeats: int, command: str) -> None:
         grid, last = (folders[-1] / part for part in ("photos", "workloads"))
         workloads = [summarise(storage.find(folder / last.name)) for folder in folders]
         origin = support.origin(command, repeats, "run")
-        output.write_text(
-            page(summarise(storage.find(grid)), workloads, origin), "utf-8"
-        )
-        shutil.copy(grid / storage.PAGE, output.with_name("example-report.html"))
-        shutil.copy(
-            last / storage.PLOTS / _PICTURE,
-            output.parent.parent / "images" / "demo.png",
-        )
+        results = results_of(summarise(storage.find(grid)), workloads)
+        results.write(output, origin)
+        shutil.copy(grid / storage.PAGE, _DOCS / "example-report.html")
+        shutil.copy(last / storage.PLOTS / _PICTURE, _DOCS / "images" / "demo.png")
     support.print_line(f"written to {output}")
 
 
-def page(grid: Summary, workloads: Sequence[Summary], origin: str) -> str:
-    """The page of a grid, and of the workloads in each run."""
+def results_of(grid: Summary, workloads: Sequence[Summary]) -> Results:
+    """The tables of a grid, and of the workloads in each run."""
+    header, *best = snippets.best_table(grid)
     rows = [
         _row(runs)
         for runs in zip(*(summary.configurations for summary in workloads), strict=True)
     ]
-    sections = [
-        "# The demo",
-        _INTRODUCTION,
-        origin,
-        f"## A grid\n\n{snippets.markdown_table(snippets.best_table(grid))}",
-        f"## The rule of thumb\n\n{snippets.markdown_table([_HEADER, *rows])}",
-    ]
-    return "\n\n".join(section.strip() for section in sections) + "\n"
+    return Results(
+        title="The demo",
+        headline="",
+        about=_MEASURING,
+        tables=[Table("grid", header, best), Table("rule_of_thumb", _HEADER, rows)],
+    )
 
 
 def _row(runs: Sequence[ConfigurationSummary]) -> list[str]:
-    first, best = runs[0].run, [one.best.num_workers for one in runs if one.best]
+    first, best = (
+        runs[0].run,
+        [summary.best.num_workers for summary in runs if summary.best],
+    )
     name, count = (
         first.folder.name.partition("=")[2].partition(",")[0],
         first.result.host.usable_cpus,
     )
     if not best:
         return [name, _ABOUT[name], "", str(count), "", "not measured"]
-    gains = [one.gain_over_reference.value for one in runs if one.gain_over_reference]
+    gains = [
+        summary.gain_over_reference.value
+        for summary in runs
+        if summary.gain_over_reference
+    ]
     judged = verdict(statistics.median_low(best), count)
     return [
         name,

@@ -190,10 +190,10 @@ class Journal:
         self.records += records
         with self._path.open("a", encoding="utf-8") as file:
             file.writelines(
-                f"{json.dumps({type(one).__name__.lower(): asdict(one)})}\n"
-                for one in records
+                f"{json.dumps({type(record).__name__.lower(): asdict(record)})}\n"
+                for record in records
             )
 
     def of(self, kind: type[Kind]) -> list[Kind]:
         """The records of one kind."""
-        return [one for one in self.records if isinstance(one, kind)]
+        return [record for record in self.records if isinstance(record, kind)]

@@ -1,5 +1,5 @@
 """Runs programs that train slowly for a known reason, alone and under ``nws-sweep
-watch``, and writes a page."""
+watch`` and TraceML, and writes the results."""
 
 import json
 import os
@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import support
+from benchmarks import rivals, support
 from benchmarks.loop_cases import CASES, QUICK, Case
+from benchmarks.results import Results, Table
 from nws_sweep import units
 from nws_sweep.records import Part
 from nws_sweep.system import host_lock
@@ -31,22 +32,23 @@ _PREDICTED = re.compile(
 )
 _ROW = re.compile(rf"^  ({'|'.join(part.value for part in Part)}) +(\d+) % ")
 _COLUMNS = (
-    "program", "report", "planted cause", "verdict of watch", "part", "share", "bare", "off, points", "not seen",
-    "gain", "by hand",
+    "program", "report", "planted cause", "verdict of watch", "part", "share", "bare", "off (points)", "not seen",
+    "gain", "by hand", "TraceML", "advice of TraceML",
 )  # fmt: skip
-_INTRODUCTION = """\
-Programs of `benchmarks/programs`, each after a public report of slow training, run as they are and under
-`nws-sweep watch` ([what it says](../guides/programs.md#what-watch-says)), a row for each repeat. *Share* is that of
-the planted part in the first epoch, as watch prints it, and *bare* the same by a stopwatch in the program, of the same
-epoch. *Off* is the largest difference of any part. *Gain* is what the verdict says that its remedy saves of an epoch,
-and *by hand* what it saved: the program with that number of workers if the verdict predicts one, else with the planted
-cause mended; medians of all epochs but the first, of {pairs} pair of runs. The stopwatch runs under watch too: what
-watching takes of a call, some 40 µs a batch, it counts as main process, and watch in no part.
+_ABOUT = """\
+Programs of `benchmarks/programs`, each after a public report of slow training, run as they are and under `nws-sweep
+watch`, a row for each repeat. *Share* is that of the planted part in the first epoch, as watch prints it, and *bare*
+the same by a stopwatch in the program, of the same epoch. *TraceML* is the verdict of TraceML 0.5.0 on the program,
+its steps marked. *Off* is the largest difference of any part. *Gain* is what the verdict says that its remedy saves
+of an epoch, and *by hand* what it saved: the program with that number of workers if the verdict predicts one, else
+with the planted cause mended; medians of all epochs but the first, of {pairs} pair of runs. The stopwatch runs under
+watch too: what watching takes of a call, some 40 µs a batch, it counts as main process, and watch in no part.
 """
 _ABOUT_OVERHEAD = """\
-A training step that sleeps and batches that are ready, two workers, {rounds} pairs of runs in turn: the time of an
-epoch under watch / without it, the median and the range. Watch records the first epoch, or a minute. Later epochs, of 4
-s each, contain what it takes once to conclude when the second one begins, a quarter of a second.
+
+What watch costs: a training step that sleeps and batches that are ready, two workers, {rounds} pairs of runs in turn:
+the time of an epoch under watch / without it, the median and the range. Watch records the first epoch, or a minute.
+Later epochs, of 4 s each, contain what it takes once to conclude when the second one begins, a quarter of a second.
 """
 
 
@@ -76,6 +78,7 @@ class Finding:
     watched: Watched
     bare: Mapping[Part, float]  # shares of the parts, of the same epoch
     by_hand_s: float  # what the remedy saved of an epoch
+    traceml: rivals.Diagnosis
 
     @property
     def off(self) -> float:
@@ -88,15 +91,23 @@ class Finding:
         )
 
     @property
-    def row(self) -> str:
+    def row(self) -> tuple[str, ...]:
         """Of the table."""
         part, watched = self.case.part, self.watched
-        report = f"[{self.case.report}]({self.case.address})"
-        shares = f"{units.share(watched.shares.get(part, 0.0))} | {units.share(self.bare.get(part, 0.0))}"
-        unseen = units.share(watched.shares.get(Part.UNSEEN, 0.0))
         return (
-            f"| {self.case.name} | {report} | {self.case.about} | {watched.verdict} | {part.value} | {shares} "
-            f"| {100 * self.off:.0f} | {unseen} | {units.seconds(watched.saved_s)} | {_signed(self.by_hand_s)} |"
+            self.case.name,
+            self.case.address,
+            self.case.about,
+            watched.verdict,
+            part.value,
+            units.share(watched.shares.get(part, 0.0)),
+            units.share(self.bare.get(part, 0.0)),
+            f"{100 * self.off:.0f}",
+            units.share(watched.shares.get(Part.UNSEEN, 0.0)),
+            units.seconds(watched.saved_s),
+            _signed(self.by_hand_s),
+            self.traceml.verdict,
+            self.traceml.advice,
         )
 
 
@@ -109,9 +120,10 @@ class Overhead:
     later: Sequence[float]
 
     @property
-    def row(self) -> str:
+    def row(self) -> tuple[str, ...]:
         """Of the table."""
-        return f"| {self.step} | {_median_and_range(self.first)} | {_median_and_range(self.later)} |"
+        first, later = map(_median_and_range, (self.first, self.later))
+        return self.step, first, later
 
 
 def run(
@@ -124,21 +136,21 @@ def run(
     quick: bool,
 ) -> None:
     """Runs the cases ``repeats`` times and ``rounds`` pairs for the overhead, and
-    writes the page."""
+    writes the results."""
     names = only or (QUICK if quick else [case.name for case in CASES])
+    rivals.install()
     with host_lock.held(support.LOCK_FILE, support.print_line):
         findings = []
         for _ in range(repeats):
             for case in CASES:
                 if case.name in names:
                     findings.append(finding := _find(case))
-                    support.print_line(finding.row)
+                    support.print_line(" | ".join(finding.row))
         overheads = [
             _measure_overhead(name, 1 if quick else rounds) for name in _OF_CHEAP
         ]
-    output.write_text(
-        page(findings, overheads, support.origin(command, repeats, "repeat")), "utf-8"
-    )
+    results = results_of(findings, overheads)
+    results.write(output, support.origin(command, repeats, "repeat"))
 
 
 def _find(case: Case) -> Finding:
@@ -157,6 +169,7 @@ def _find(case: Case) -> Finding:
         watched=watched,
         bare=shares_of(_epochs(text)[0]),
         by_hand_s=by_hand_s,
+        traceml=rivals.traceml(case.name, _LIMIT_S),
     )
 
 
@@ -171,7 +184,7 @@ def _measure_overhead(name: str, rounds: int) -> Overhead:
         first.append(runs[True][0] / runs[False][0])
         later.append(sum(runs[True][1:]) / sum(runs[False][1:]))
     overhead = Overhead(step=_OF_CHEAP[name], first=first, later=later)
-    support.print_line(overhead.row)
+    support.print_line(" | ".join(overhead.row))
     return overhead
 
 
@@ -257,22 +270,20 @@ def _median_and_range(ratios: Sequence[float]) -> str:
     return f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
 
 
-def page(
-    findings: Sequence[Finding], overheads: Sequence[Overhead], origin: str
-) -> str:
-    """The whole page, in Markdown."""
+def results_of(findings: Sequence[Finding], overheads: Sequence[Overhead]) -> Results:
+    """The runs of the programs, and what watch costs."""
     near = sum(finding.off <= 0.035 for finding in findings)  # both shares are rounded
-    lines = [
-        "# Where an epoch goes: public reports, rebuilt\n",
-        f"All parts are within 3 points of the stopwatch in {near} of {len(findings)} runs. {origin}\n",
-        _INTRODUCTION.format(pairs=_PAIRS),
-        f"| {' | '.join(_COLUMNS)} |\n{'|---' * len(_COLUMNS)}|",
-        *(finding.row for finding in findings),
-        "\n## What watch costs\n",
-        _ABOUT_OVERHEAD.format(
-            rounds=max(len(overhead.first) for overhead in overheads)
-        ),
-        "| step | first epoch | later epochs |\n|---|---|---|",
-        *(overhead.row for overhead in overheads),
-    ]
-    return "\n".join(lines) + "\n"
+    rounds = max(len(overhead.first) for overhead in overheads)
+    return Results(
+        title="Where an epoch goes: public reports, rebuilt",
+        headline=f"All parts are within 3 points of the stopwatch in {near} of {len(findings)} runs.",
+        about=_ABOUT.format(pairs=_PAIRS) + _ABOUT_OVERHEAD.format(rounds=rounds),
+        tables=[
+            Table("programs", _COLUMNS, [finding.row for finding in findings]),
+            Table(
+                "overhead",
+                ("step", "first epoch", "later epochs"),
+                [overhead.row for overhead in overheads],
+            ),
+        ],
+    )

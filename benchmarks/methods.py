@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import bare, child, program, support
+from benchmarks import bare, child, program, rivals, support
 from benchmarks.catalogue import Workload
 from benchmarks.epoch_times import PREFETCH_FACTOR
 from benchmarks.journal import QUIET, Outcome
@@ -37,7 +37,7 @@ HEURISTICS: Mapping[str, tuple[str, Callable[[int, int], int]]] = {
     "four_per_gpu": ("4 x max(1, GPUs)", lambda cpus, gpus: 4 * max(1, gpus)),
 }
 OTHER = " of "  # between the name of a method and that of another version
-METHODS = (*_OWN, *PEERS, *HEURISTICS)
+METHODS = (*_OWN, *PEERS, *rivals.RIVALS, *HEURISTICS)
 _TIMEOUT_S = 3600.0
 
 
@@ -79,6 +79,8 @@ def about(method: str) -> str:
         return f"nws_sweep at {version}: {own}."
     if method in HEURISTICS:
         return f"{HEURISTICS[method][0]}; no cost"
+    if method in rivals.RIVALS:
+        return one_line(rivals.RIVALS[method].__doc__, limit=1000)
     if method in PEERS:
         missing = (
             " Run in the first repeat only." if method in NEED_WHOLE_EPOCHS else ""
@@ -135,12 +137,14 @@ def _answer(method_run: MethodRun, machine: Machine) -> dict[str, Any]:
         return program.search(
             workload.name, _OWN[method], method_run.log_path, **checkout
         )
+    recipe = bare.Recipe(workload=workload)
+    if method in rivals.RIVALS:
+        rivals.install()
+        return child.call(rivals.run, (method, recipe), _TIMEOUT_S)
     task = Task(
         cpus=machine.cpus, batches=workload.batches, batch_size=workload.batch_size
     )
-    pick, probes = child.call(
-        bare.run_peer, (method, bare.Recipe(workload=workload), task), _TIMEOUT_S
-    )
+    pick, probes = child.call(bare.run_peer, (method, recipe, task), _TIMEOUT_S)
     return {
         "pick": pick,
         "tried": tuple(workers for workers, _, _ in probes),

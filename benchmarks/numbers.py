@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks import methods, neighbours, oracle, support
 from benchmarks.catalogue import NUMBERS_WORKLOADS, Workload, chosen
 from benchmarks.journal import QUIET, Journal, Outcome, Run
-from benchmarks.numbers_page import Figures, page, summary
+from benchmarks.numbers_results import Figures, results_of, summary
 from benchmarks.passes import Passes, Place, Setting
 from benchmarks.support import print_line
 from nws_sweep.system import host, host_lock
@@ -25,7 +25,7 @@ class Options:
     repeats: int  # at least 1
     only: tuple[str, ...]  # names of workloads; empty for all
     beside: tuple[str, ...]  # of ``neighbours.KINDS``
-    output: Path  # the page
+    output: Path  # the folder of the results
     journal: Path  # raw figures
     least_s: float  # shortest bare run
     limit_s: float  # longer bare epochs are projected
@@ -34,7 +34,7 @@ class Options:
 
 
 def run(options: Options) -> None:
-    """Measures missing figures and writes the page after each repeat; errors are those
+    """Measures missing figures and writes the results after each repeat; errors are those
     of ``Journal`` and ``child``."""
     support.start_fork_server()
     benchmark = _NumbersBenchmark(options)
@@ -133,11 +133,10 @@ class _NumbersBenchmark:
         }
 
     def write(self, repeats: int) -> None:
-        """Writes the page of the first repeats, and prints its summary."""
+        """Writes the results of the first repeats, and prints its summary."""
         figures = self._figures(repeats)
-        self._options.output.parent.mkdir(parents=True, exist_ok=True)
         origin = support.origin(self._options.command, repeats, "repeat")
-        self._options.output.write_text(page(figures, origin), "utf-8")
+        results_of(figures).write(self._options.output, origin)
         for line in summary(figures):
             print_line(line)
 

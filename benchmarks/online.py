@@ -12,6 +12,7 @@ from pathlib import Path
 from benchmarks import child, support
 from benchmarks.catalogue import Workload
 from benchmarks.journal import Journal, Played
+from benchmarks.results import Results, Table, bullets
 from benchmarks.support import print_line
 from benchmarks.targets import percent, verdict
 from benchmarks.trainings import CLIMBING, FIXED, ONLINE, Training
@@ -21,7 +22,11 @@ from nws_sweep.system import host, host_lock
 _CANDIDATES = (0, 1, 2, 4, 8, 16, 32)  # of the oracle
 _MOST_FIRST, _MOST_LATER, _MOST_SWITCHES = 0.02, 0.01, 3
 
-_INTRODUCTION = """\
+_COLUMNS = (
+    "training", "method", "start", "first epoch", "after the change", "second epoch", "settled", "longest wait",
+    "changes", "end",
+)  # fmt: skip
+_ABOUT = """\
 Training runs of two epochs that begin with a bad num_workers. In each repeat, each method trains once on every
 workload and from every start, in random order and in fresh processes:
 
@@ -43,7 +48,7 @@ class Options:
 
     repeats: int  # at least 1
     only: tuple[str, ...]  # names of training runs; empty for all
-    output: Path  # the page
+    output: Path  # the folder of the results
     journal: Path  # raw figures
     resume: bool  # keep the figures of the journal
     command: str  # the command line
@@ -107,7 +112,7 @@ CASES = (
 
 
 def run(options: Options) -> None:
-    """Measures missing figures and writes the page; errors are those of ``Journal`` and
+    """Measures missing figures and writes the results; errors are those of ``Journal`` and
     ``child.call``."""
     made_with = {
         "benchmark": "online",
@@ -121,25 +126,25 @@ def run(options: Options) -> None:
         best = {case.name: _best(case, journal) for case in cases}
         for repeat, case in itertools.product(range(1, options.repeats + 1), cases):
             played = {
-                (one.training, one.method, one.start)
-                for one in journal.of(Played)
-                if one.repeat == repeat
+                (playing.training, playing.method, playing.start)
+                for playing in journal.of(Played)
+                if playing.repeat == repeat
             }
             missing = [
-                one
-                for one in _trainings(case, best[case.name])
-                if (case.name, *_key(one)) not in played
+                playing
+                for playing in _trainings(case, best[case.name])
+                if (case.name, *_key(playing)) not in played
             ]
             random.Random(repeat).shuffle(missing)
             for training in missing:
                 _play(training, case.name, repeat, journal)
-    found = [
-        one
-        for one in journal.of(Played)
-        if one.training in best and one.repeat <= options.repeats
+    played_runs = [
+        playing
+        for playing in journal.of(Played)
+        if playing.training in best and playing.repeat <= options.repeats
     ]
     origin = support.origin(options.command, options.repeats, "repeat")
-    options.output.write_text(page(found, cases, origin), "utf-8")
+    results_of(played_runs, cases).write(options.output, origin)
     print_line(f"written to {options.output}")
 
 
@@ -163,11 +168,11 @@ def _best(case: Case, journal: Journal) -> int:
             )
             _play(training, case.name, 0, journal)
     runs = [
-        one
-        for one in journal.of(Played)
-        if (one.training, one.repeat) == (case.name, 0)
+        playing
+        for playing in journal.of(Played)
+        if (playing.training, playing.repeat) == (case.name, 0)
     ]
-    return min(runs, key=lambda one: one.epochs_s[0]).start
+    return min(runs, key=lambda playing: playing.epochs_s[0]).start
 
 
 def _trainings(case: Case, best: int) -> Iterator[Training]:
@@ -186,25 +191,25 @@ def _trainings(case: Case, best: int) -> Iterator[Training]:
 
 
 def _play(training: Training, name: str, repeat: int, journal: Journal) -> None:
-    seen = child.call(train, training)
+    result = child.call(train, training)
     journal.add(
         Played(
             training=name,
             method=training.method,
             start=training.num_workers,
             repeat=repeat,
-            **asdict(seen),
+            **asdict(result),
         )
     )
-    epochs = " ".join(f"{epoch_s:.2f} s" for epoch_s in seen.epochs_s)
+    epochs = " ".join(f"{epoch_s:.2f} s" for epoch_s in result.epochs_s)
     print_line(
-        f"{repeat} {name} {training.method} from {training.num_workers}: {epochs}, {seen.picked} in the end"
+        f"{repeat} {name} {training.method} from {training.num_workers}: {epochs}, {result.picked} in the end"
     )
 
 
-def page(found: Sequence[Played], cases: Sequence[Case], origin: str) -> str:
-    """The whole page, in Markdown."""
-    rows = [row for case in cases for row in _rows(case, found)]
+def results_of(played_runs: Sequence[Played], cases: Sequence[Case]) -> Results:
+    """The training runs, and whether targets are reached."""
+    rows = [row for case in cases for row in _rows(case, played_runs)]
     tuned = [row for row in rows if row.method == ONLINE]
     starts = [f"{row.case} from {row.start}" for row in tuned]
     targets = [
@@ -217,25 +222,16 @@ def page(found: Sequence[Played], cases: Sequence[Case], origin: str) -> str:
         verdict(f"at most {_MOST_SWITCHES} changes", [(n, r.switches) for n, r in zip(starts, tuned, strict=True)],
                 _MOST_SWITCHES, "{:.0f}".format),
     ]  # fmt: skip
-    names = (
-        "first epoch",
-        "after the change",
-        "second epoch",
-        "settled",
-        "longest wait",
-        "changes",
-        "end",
+    described = bullets(f"{case.name}: {case.about}" for case in cases)
+    return Results(
+        title="Training runs whose loader tunes itself",
+        headline=_headline(tuned),
+        about=f"{_ABOUT}\n\nTraining runs:\n\n{described}\n\nTargets:\n\n{bullets(targets)}",
+        tables=[Table("runs", _COLUMNS, [row.cells for row in rows])],
     )
-    head = f"| training | method | start | {' | '.join(names)} |"
-    return "\n\n".join([
-        "# Training runs whose loader tunes itself", f"{_found(tuned)} {origin}", _INTRODUCTION,
-        "## Training runs\n\n" + "\n".join([head, "|---" * 10 + "|", *(row.line for row in rows)]),
-        "## About the training runs\n\n" + "\n".join(f"- {case.name}: {case.about}" for case in cases),
-        "## Targets of autotune\n\n" + "\n".join(f"- {line}" for line in targets),
-    ]) + "\n"  # fmt: skip
 
 
-def _found(tuned: "Sequence[Row]") -> str:
+def _headline(tuned: "Sequence[Row]") -> str:
     firsts, seconds = (
         [getattr(row, name) for row in tuned] for name in ("first", "second")
     )
@@ -264,58 +260,75 @@ class Row:
     picked: str
 
     @property
-    def line(self) -> str:
-        """The line of the table."""
+    def cells(self) -> tuple[str, ...]:
+        """Of the row of the table."""
         rest = f"{self.rest:.2f}" if self.method in (CLIMBING, ONLINE) else ""
-        second = f"{self.second:.2f}" if self.second else ""
-        changes = (
-            f"{self.settled:.0f} | {1e3 * self.longest_wait_s:.0f} ms | {self.switches}"
-        )
-        first = f"{self.first:.2f} ± {self.spread / 2:.2f}"
         return (
-            f"| {self.case} | {self.method} | {self.start} | {first} | {rest} "
-            f"| {second} | {changes} | {self.picked} |"
+            self.case,
+            self.method,
+            str(self.start),
+            f"{self.first:.2f} ± {self.spread / 2:.2f}",
+            rest,
+            f"{self.second:.2f}" if self.second else "",
+            f"{self.settled:.0f}",
+            f"{1e3 * self.longest_wait_s:.0f} ms",
+            str(self.switches),
+            self.picked,
         )
 
 
-def _rows(case: Case, found: Sequence[Played]) -> Iterator[Row]:
-    own = [one for one in found if one.training == case.name and one.repeat]
+def _rows(case: Case, played_runs: Sequence[Played]) -> Iterator[Row]:
+    case_runs = [
+        playing
+        for playing in played_runs
+        if playing.training == case.name and playing.repeat
+    ]
     fixed = {
-        one.repeat: one for one in own if one.method == FIXED and len(one.epochs_s) > 1
+        playing.repeat: playing
+        for playing in case_runs
+        if playing.method == FIXED and len(playing.epochs_s) > 1
     }
     for method, start in dict.fromkeys(
-        (one.method, one.start) for one in sorted(own, key=_order)
+        (playing.method, playing.start) for playing in sorted(case_runs, key=_order)
     ):
         runs = [
-            one
-            for one in own
-            if (one.method, one.start) == (method, start) and one.repeat in fixed
+            playing
+            for playing in case_runs
+            if (playing.method, playing.start) == (method, start)
+            and playing.repeat in fixed
         ]
-        firsts = [one.epochs_s[0] / fixed[one.repeat].epochs_s[0] for one in runs]
+        firsts = [
+            playing.epochs_s[0] / fixed[playing.repeat].epochs_s[0] for playing in runs
+        ]
         yield Row(
             case=case.name, method=method, start=start, first=statistics.median(firsts),
             spread=max(firsts) - min(firsts),
-            rest=statistics.median(_rest(one, fixed[one.repeat], case.workload.batches) for one in runs),
-            second=statistics.median(_second(one, fixed[one.repeat]) for one in runs),
-            settled=statistics.median(one.settled for one in runs),
-            longest_wait_s=statistics.median(one.longest_wait_s for one in runs),
-            switches=max(one.switches for one in runs), picked=statistics.mode(one.picked for one in runs),
+            rest=statistics.median(_rest(playing, fixed[playing.repeat], case.workload.batches) for playing in runs),
+            second=statistics.median(_second(playing, fixed[playing.repeat]) for playing in runs),
+            settled=statistics.median(playing.settled for playing in runs),
+            longest_wait_s=statistics.median(playing.longest_wait_s for playing in runs),
+            switches=max(playing.switches for playing in runs),
+            picked=statistics.mode(playing.picked for playing in runs),
         )  # fmt: skip
 
 
-def _order(one: Played) -> tuple[bool, int, str]:
-    return one.method != FIXED or len(one.epochs_s) == 1, one.start, one.method
+def _order(playing: Played) -> tuple[bool, int, str]:
+    return (
+        playing.method != FIXED or len(playing.epochs_s) == 1,
+        playing.start,
+        playing.method,
+    )
 
 
-def _second(one: Played, fixed: Played) -> float:
-    return one.epochs_s[1] / fixed.epochs_s[1] if len(one.epochs_s) > 1 else 0.0
+def _second(playing: Played, fixed: Played) -> float:
+    return playing.epochs_s[1] / fixed.epochs_s[1] if len(playing.epochs_s) > 1 else 0.0
 
 
-def _rest(one: Played, fixed: Played, batches: int) -> float:
+def _rest(playing: Played, fixed: Played, batches: int) -> float:
     """The first epoch after the first change, compared with the same share of that of
     the best fixed num_workers."""
-    if not one.first_switch_s or one.first_batch >= batches:
-        return one.epochs_s[0] / fixed.epochs_s[0]
-    return (one.epochs_s[0] - one.first_switch_s) / (
-        fixed.epochs_s[0] * (1 - one.first_batch / batches)
+    if not playing.first_switch_s or playing.first_batch >= batches:
+        return playing.epochs_s[0] / fixed.epochs_s[0]
+    return (playing.epochs_s[0] - playing.first_switch_s) / (
+        fixed.epochs_s[0] * (1 - playing.first_batch / batches)
     )

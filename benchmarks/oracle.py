@@ -191,13 +191,13 @@ def _medians_by(
     runs: Sequence[Run],
     slowness: Mapping[tuple[int, int], float],
 ) -> dict[Key, float]:
-    found: dict[Key, list[float]] = {}
+    epochs_s: dict[Key, list[float]] = {}
     for run in runs:
         if run.epoch_s is not None:
-            found.setdefault(key(run), []).append(
+            epochs_s.setdefault(key(run), []).append(
                 run.epoch_s / slowness[run.repeat, run.number]
             )
-    return {each: statistics.median(found[each]) for each in sorted(found)}
+    return {name: statistics.median(epochs_s[name]) for name in sorted(epochs_s)}
 
 
 def _slowness(runs: Sequence[Run]) -> dict[tuple[int, int], float]:
@@ -205,23 +205,23 @@ def _slowness(runs: Sequence[Run]) -> dict[tuple[int, int], float]:
     that all passes measured."""
     passes: dict[tuple[int, int], dict[int, float]] = {}
     for run in runs:
-        found = passes.setdefault((run.repeat, run.number), {})
+        epochs_s = passes.setdefault((run.repeat, run.number), {})
         if run.epoch_s is not None:
-            found[run.workers] = run.epoch_s
+            epochs_s[run.workers] = run.epoch_s
     common = (
-        set.intersection(*(set(found) for found in passes.values()))
+        set.intersection(*(set(epochs_s) for epochs_s in passes.values()))
         if passes
         else set()
     )
     if not common:
         return dict.fromkeys(passes, 1.0)
     usual = {
-        workers: statistics.median(found[workers] for found in passes.values())
+        workers: statistics.median(epochs_s[workers] for epochs_s in passes.values())
         for workers in common
     }
     return {
-        key: statistics.median(found[n] / usual[n] for n in common)
-        for key, found in passes.items()
+        key: statistics.median(epochs_s[n] / usual[n] for n in common)
+        for key, epochs_s in passes.items()
     }
 
 

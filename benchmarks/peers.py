@@ -68,9 +68,9 @@ def nws(time_epoch: Timer, task: Task) -> int:
             if gain_s < _NWS_THRESHOLD_S:
                 break
         elif candidate == 0:
-            left = [other for other in left if other != 1]
+            left = [candidate for candidate in left if candidate != 1]
         elif 2 <= candidate < best:
-            left = [other for other in left if other > best]
+            left = [candidate for candidate in left if candidate > best]
         else:
             break
     return best
@@ -133,13 +133,13 @@ def binary(time_epoch: Timer, task: Task) -> int:
     multiples of the workers); it stops candidates 1.3 times slower than the best (it
     compared the wrong way round).
     """
-    found: dict[int, float] = {}
+    times_s: dict[int, float] = {}
 
     def batch_s(workers: int) -> float:
-        if workers not in found:
-            best_s = min(found.values(), default=math.inf)
-            found[workers] = _binary_batch_s(time_epoch, workers, task, best_s)
-        return found[workers]
+        if workers not in times_s:
+            best_s = min(times_s.values(), default=math.inf)
+            times_s[workers] = _binary_batch_s(time_epoch, workers, task, best_s)
+        return times_s[workers]
 
     low, high = 1, task.cpus
     while low < high:
@@ -154,13 +154,15 @@ def binary(time_epoch: Timer, task: Task) -> int:
 def climber(time_epoch: Timer, task: Task) -> int:
     """Hill climbing: from the CPU count to the faster neighbour, by 50 batches, until
     none is faster."""
-    found: dict[int, float] = {}
+    times_s: dict[int, float] = {}
 
     def batch_s(workers: int) -> float:
-        if workers not in found:
-            timestamps = time_epoch(workers, lambda seen: len(seen) > _CLIMBER_BATCHES)
-            found[workers] = mean_batch_s(timestamps, after=1)
-        return found[workers]
+        if workers not in times_s:
+            timestamps = time_epoch(
+                workers, lambda stamps: len(stamps) > _CLIMBER_BATCHES
+            )
+            times_s[workers] = mean_batch_s(timestamps, after=1)
+        return times_s[workers]
 
     best = task.cpus
     while True:

@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks import bare, child, support, sweep_search
 from benchmarks.catalogue import PREDICTED_WORKLOADS, Workload, chosen
 from benchmarks.journal import Forecast, Journal
-from benchmarks.predictions_page import page, verdicts
+from benchmarks.predictions_results import results_of, verdicts
 from benchmarks.support import print_line
 from nws_sweep.model.model import model_of
 from nws_sweep.model.queue import QueueSettings, replay
@@ -33,7 +33,7 @@ class Options:
     repeats: int  # at least 1
     only: tuple[str, ...]  # names of workloads; empty for all
     settings: int  # of each workload in each repeat, at least 1
-    output: Path  # the page
+    output: Path  # the folder of the results
     journal: Path  # raw figures
     least_s: float  # shorter epochs are repeated until they last this long together
     resume: bool  # keep the figures of the journal
@@ -41,7 +41,7 @@ class Options:
 
 
 def run(options: Options) -> None:
-    """Measures missing figures and writes the page; errors are those of ``Journal`` and
+    """Measures missing figures and writes the results; errors are those of ``Journal`` and
     ``child.call``."""
     made_with = {
         "benchmark": "predictions", "settings": options.settings, "least_s": options.least_s,
@@ -58,7 +58,7 @@ def run(options: Options) -> None:
             with host_lock.held(support.LOCK_FILE, print_line):
                 journal.add(*_forecasts(workload, repeat, options))
     names = {workload.name for workload in workloads}
-    found = [
+    forecasts = [
         f
         for f in journal.of(Forecast)
         if f.workload in names and f.repeat <= options.repeats
@@ -67,9 +67,8 @@ def run(options: Options) -> None:
         support.origin(options.command, options.repeats, "repeat"),
         replay_time_s(),
     )
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(page(found, workloads, origin, replayed_s), "utf-8")
-    for line in (*verdicts(found, replayed_s), f"written to {options.output}"):
+    results_of(forecasts, workloads, replayed_s).write(options.output, origin)
+    for line in (*verdicts(forecasts, replayed_s), f"written to {options.output}"):
         print_line(line)
 
 
@@ -120,13 +119,13 @@ def _forecasts(workload: Workload, repeat: int, options: Options) -> list[Foreca
 
     def forecast(settings: QueueSettings) -> Forecast:
         predicted = model.predict(settings).epoch_s
-        found = Forecast(
+        forecast = Forecast(
             workload=workload.name, repeat=repeat, workers=settings.num_workers,
             prefetch_factor=settings.prefetch_factor, in_order=settings.in_order, predicted_s=predicted.value,
             interval_s=predicted.ends, measured_s=measured_s(settings), recorded_s=recorded_s,
         )  # fmt: skip
-        print_line(f"repeat {repeat}/{options.repeats} {found.line}")
-        return found
+        print_line(f"repeat {repeat}/{options.repeats} {forecast.line}")
+        return forecast
 
     settings = drawn(options.settings, fits, random.Random(f"{workload.name}-{repeat}"))
     first, *others = map(forecast, settings)
@@ -172,7 +171,7 @@ def drawn(
         for place, (prefetch, in_order) in enumerate(draw.sample(others, len(others))):
             settings = QueueSettings(workers, host.usable_cores(), prefetch, in_order)
             ranked.append((place, draw.random(), settings))
-    ranked.sort(key=lambda each: each[:2])
+    ranked.sort(key=lambda setting: setting[:2])
     return list(
         itertools.islice((settings for *_, settings in ranked if fits(settings)), count)
     )

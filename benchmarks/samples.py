@@ -10,12 +10,13 @@ from pathlib import Path
 
 from benchmarks import support, sweep_search
 from benchmarks.catalogue import SEARCH_WORKLOADS, Workload, chosen
+from benchmarks.results import Results, Table
 from nws_sweep.records import MeasureRules, SearchRecord, SearchRules
 from nws_sweep.system import host_lock
 
 NAMES = ("latency", "cpu", "memory", "jpeg", "cifar")
-BEGIN, END = "<!-- written by scripts/benchmark samples -->\n", "<!-- end -->\n"
 # All candidates and six windows each, so that searches differ only in the comparison.
+_COLUMNS = ("workload", "about", "with / without", "lowest to highest")
 _CANDIDATES = (0, 1, 2, 4, 8)
 _MEASURE = MeasureRules(precision=1.0, window_s=0.25)
 
@@ -24,8 +25,7 @@ Pairs = Mapping[str, Sequence[float]]
 
 
 def run(rounds: int, only: Sequence[str], output: Path, command: str) -> None:
-    """Searches with and without comparing samples, and writes the table between
-    ``BEGIN`` and ``END`` of the page.
+    """Searches with and without comparing samples, and writes the results.
 
     ``rounds`` is the number of pairs of each workload; ``only`` has names of workloads,
     empty for ``NAMES``.
@@ -40,19 +40,14 @@ def run(rounds: int, only: Sequence[str], output: Path, command: str) -> None:
             for workload in workloads:
                 pairs[workload.name].append(_pair(workload, number))
                 support.print_line(f"{workload.name}: {pairs[workload.name][-1]}")
-    before, _, rest = output.read_text("utf-8").partition(BEGIN)
-    after = rest.partition(END)[2]
-    output.write_text(
-        f"{before}{BEGIN}{table(workloads, pairs, support.origin(command, rounds, 'round'))}{END}{after}",
-        "utf-8",
-    )
+    results_of(workloads, pairs).write(output, support.origin(command, rounds, "round"))
 
 
 def _pair(workload: Workload, number: int) -> float:
     order = [None, False]
     random.Random(f"{workload.name}-{number}").shuffle(order)
-    found = {check: _search(workload, number, check) for check in order}
-    return found[None].cost_s / found[False].cost_s
+    records = {check: _search(workload, number, check) for check in order}
+    return records[None].cost_s / records[False].cost_s
 
 
 def _search(
@@ -61,37 +56,35 @@ def _search(
     rules = SearchRules(strategy="exhaustive", candidates=_CANDIDATES)
     configuration = sweep_search.configuration_of(workload, rules, number)
     with tempfile.TemporaryDirectory() as folder:
-        found = sweep_search.find(
+        record = sweep_search.find(
             replace(configuration, measure=_MEASURE, check_samples=check_samples),
             Path(folder) / "log",
             lambda _: None,
         )
-    failed = [trial.reason for trial in found.trials if trial.reason]
+    failed = [trial.reason for trial in record.trials if trial.reason]
     if failed:
         raise ValueError(f"{workload.name}: {failed[0]}")
-    return replace(found, trials=())
+    return replace(record, trials=())
 
 
-def table(workloads: Sequence[Workload], pairs: Pairs, origin: str) -> str:
-    """The figures and their origin in Markdown."""
+def results_of(workloads: Sequence[Workload], pairs: Pairs) -> Results:
+    """The ratios of each workload, and of all."""
     rows = [
-        _row(one.name, one.about, pairs[one.name])
-        for one in workloads
-        if pairs[one.name]
+        _row(workload.name, workload.about, pairs[workload.name])
+        for workload in workloads
+        if pairs[workload.name]
     ]
-    every = [pair for found in pairs.values() for pair in found]
-    return "\n".join(
-        [
-            "| workload | | with / without, median | lowest to highest |",
-            "|---|---|---|---|",
-            *rows,
-            _row("all", f"{len(every)} pairs", every),
-            "",
-            origin,
-            "",
-        ]
+    every = [ratio for ratios in pairs.values() for ratio in ratios]
+    return Results(
+        title="What comparing samples costs a search",
+        headline=f"With comparing samples a search takes {statistics.median(every):.3f} times as long in the median.",
+        about="Pairs of searches of the same workload with and without comparing samples, in random order.",
+        tables=[
+            Table("pairs", _COLUMNS, [*rows, _row("all", f"{len(every)} pairs", every)])
+        ],
     )
 
 
-def _row(name: str, about: str, ratios: Sequence[float]) -> str:
-    return f"| {name} | {about} | {statistics.median(ratios):.3f} | {min(ratios):.3f} to {max(ratios):.3f} |"
+def _row(name: str, about: str, ratios: Sequence[float]) -> tuple[str, ...]:
+    spread = f"{min(ratios):.3f} to {max(ratios):.3f}"
+    return name, about, f"{statistics.median(ratios):.3f}", spread

@@ -58,20 +58,22 @@ class Score:
 def quantile(regrets: Sequence[float | None], share: float) -> float | None:
     """The smallest regret that at least ``share`` of them do not exceed, for 0.5 the
     median; None if one is unknown."""
-    known = [regret for regret in regrets if regret is not None]
-    if not known or len(known) < len(regrets):
+    values = [regret for regret in regrets if regret is not None]
+    if not values or len(values) < len(regrets):
         return None
     return (
-        statistics.median(known)
+        statistics.median(values)
         if share == 0.5
-        else sorted(known)[math.ceil(share * len(known)) - 1]
+        else sorted(values)[math.ceil(share * len(values)) - 1]
     )
 
 
 def pooled(regrets: Iterable[Sequence[float | None]], share: float) -> float | None:
     """A quantile of the regrets of all repeats on all workloads; None if one is
     unknown."""
-    return quantile([one for of_workload in regrets for one in of_workload], share)
+    return quantile(
+        [regret for of_workload in regrets for regret in of_workload], share
+    )
 
 
 def scores_of(

@@ -20,7 +20,7 @@ from benchmarks.methods import (
 )  # fmt: skip
 from benchmarks.passes import Passes, Place, Setting
 from benchmarks.scores import Score, scores_of
-from benchmarks.search_page import page
+from benchmarks.search_results import results_of
 from benchmarks.support import print_line
 from benchmarks.targets import advantages, verdicts
 from nws_sweep.system import host, host_lock
@@ -33,7 +33,7 @@ class Options:
 
     repeats: int  # at least 1
     only: tuple[str, ...]  # names of workloads; empty for all
-    output: Path  # the page
+    output: Path  # the folder of the results
     journal: Path  # raw figures
     methods: tuple[str, ...]
     # a checkout of another version, whose adaptive search is compared too
@@ -54,16 +54,16 @@ class Options:
     @property
     def all_methods(self) -> tuple[str, ...]:
         """The methods, and those of the other version."""
-        own = sorted(self.methods, key=METHODS.index)
+        chosen_methods = sorted(self.methods, key=METHODS.index)
         return (
-            (*own, *of_another_version(self.against, own))
+            (*chosen_methods, *of_another_version(self.against, chosen_methods))
             if self.against
-            else tuple(own)
+            else tuple(chosen_methods)
         )
 
 
 def run(options: Options) -> None:
-    """Measures missing figures and writes the page after each repeat; errors are those
+    """Measures missing figures and writes the results after each repeat; errors are those
     of ``Journal`` and ``child``."""
     support.start_fork_server()
     benchmark = _SearchBenchmark(options)
@@ -158,11 +158,10 @@ class _SearchBenchmark:
         }
 
     def write(self) -> None:
-        """Writes the page."""
-        self._options.output.parent.mkdir(parents=True, exist_ok=True)
+        """Writes the results."""
         origin = support.origin(self._options.command, self._options.repeats, "repeat")
-        text = page(self._scores, self._truths, self._options.workloads, origin)
-        self._options.output.write_text(text, "utf-8")
+        results = results_of(self._scores, self._truths, self._options.workloads)
+        results.write(self._options.output, origin)
 
     def summary(self) -> list[str]:
         """The verdicts, and a line per advantage of another method."""
@@ -184,7 +183,9 @@ class _SearchBenchmark:
             ]
             for name in names
         }
-        truths = {name: oracle.truth_of(found) for name, found in runs.items()}
+        truths = {
+            name: oracle.truth_of(of_workload) for name, of_workload in runs.items()
+        }
         return {name: truth for name, truth in truths.items() if truth is not None}
 
     @property

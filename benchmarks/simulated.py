@@ -20,6 +20,7 @@ from benchmarks.curves import (
     regret,
     settings_of,
 )
+from benchmarks.results import Results, Table, bullets
 from benchmarks.simulated_machine import (
     CONDITIONS,
     Condition,
@@ -81,19 +82,16 @@ def run(
     repeats: int, only: Sequence[str], jobs: int, output: Path, command: str
 ) -> None:
     """Simulates ``repeats`` searches of each curve under each condition, and writes the
-    page."""
+    results."""
     curves = [curve for curve in CURVES if not only or curve.name in only]
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
-        results = [
+        per_curve = [
             *pool.map(
                 _result_of, [curve.name for curve in curves], [repeats] * len(curves)
             )
         ]
-    text = page(
-        dict(zip(curves, results, strict=True)),
-        support.origin(command, repeats, "repeat"),
-    )
-    output.write_text(text, "utf-8")
+    results = results_of(dict(zip(curves, per_curve, strict=True)))
+    results.write(output, support.origin(command, repeats, "repeat"))
 
 
 def _result_of(name: str, repeats: int) -> Result:
@@ -208,40 +206,32 @@ def _is_impossible(curve: Curve, machine: SimulatedMachine, trial: Trial) -> boo
     )
 
 
-def page(results: Mapping[Curve, Result], origin: str) -> str:
-    """The page, in Markdown."""
-    rows, everything = [], list[Outcome]()
+def results_of(results: Mapping[Curve, Result]) -> Results:
+    """All searches by machine, and those of each machine by curve."""
+    everything = list[Outcome]()
+    machines, by_curve = [], []
     for machine in CONDITIONS:
-        outcomes = [
-            outcome
-            for result in results.values()
-            for outcome in result.outcomes[machine]
-        ]
-        rows.append(_row(machine.name, outcomes))
-        everything += outcomes
-    lines = [
-        _TITLE,
-        f"{_summary(everything)} {origin}",
-        _INTRODUCTION,
-        *_head("machine"),
-        *rows,
-    ]
-    lines.append(_row("**all**", everything))
-    for machine in CONDITIONS:
-        lines += ["", f"## {machine.name}", "", *_head("curve", "best", "answers")]
+        outcomes = list[Outcome]()
         for curve, result in results.items():
-            outcomes = [*result.outcomes[machine]]
-            lines.append(
-                _row(curve.name, outcomes, _named(result.best), _answers(outcomes))
-            )
-    lines += [
-        "",
-        "## Curves",
-        "",
-        *(f"- {curve.name}: {curve.about}" for curve in results),
-        "",
-    ]
-    return "\n".join(lines)
+            of_curve = [*result.outcomes[machine]]
+            names = (machine.name, curve.name, _named(result.best), _answers(of_curve))
+            by_curve.append((*names, *_figures(of_curve)))
+            outcomes += of_curve
+        machines.append((machine.name, *_figures(outcomes)))
+        everything += outcomes
+    machines.append(("all", *_figures(everything)))
+    described = bullets(f"{curve.name}: {curve.about}" for curve in results)
+    return Results(
+        title="Simulated searches",
+        headline=_summary(everything),
+        about=f"{_ABOUT}\nCurves:\n\n{described}",
+        tables=[
+            Table("by_machine", ("machine", *_FIGURES), machines),
+            Table(
+                "by_curve", ("machine", "curve", "best", "answers", *_FIGURES), by_curve
+            ),
+        ],
+    )
 
 
 def _summary(outcomes: Sequence[Outcome]) -> str:
@@ -254,22 +244,18 @@ def _summary(outcomes: Sequence[Outcome]) -> str:
     )
 
 
-def _row(name: str, outcomes: Sequence[Outcome], *cells: str) -> str:
+def _figures(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    """Cells under ``_FIGURES``."""
     regrets, costs_s = [o.regret for o in outcomes], [o.cost_s for o in outcomes]
-    cells = (
-        name,
-        *cells,
-        *(
-            f"{100 * value:.1f}"
-            for value in (statistics.median(regrets), high(regrets), max(regrets))
-        ),
+    regret = (statistics.median(regrets), high(regrets), max(regrets))
+    return (
+        *(f"{100 * value:.1f}" for value in regret),
         *(f"{value:.1f}" for value in (statistics.median(costs_s), max(costs_s))),
         f"{100 * statistics.fmean(o.is_provisional for o in outcomes):.0f}",
         _share(o.rows for o in outcomes),
         _share(o.ratios for o in outcomes),
         str(sum(o.impossible for o in outcomes)),
     )
-    return f"| {' | '.join(cells)} |"
 
 
 def high(values: Iterable[float]) -> float:
@@ -299,15 +285,11 @@ def _named(settings: LoaderSettings) -> str:
     )
 
 
-def _head(*names: str) -> tuple[str, str]:
-    columns = (
-        *names, "regret, %", "95th", "largest", "cost, s", "largest", "provisional, %", "rows", "ratios", "impossible",
-    )  # fmt: skip
-    return f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"
-
-
-_TITLE = "# Simulated searches\n"
-_INTRODUCTION = f"""
+_FIGURES = (
+    "regret (%)", "regret: 95th (%)", "regret: largest (%)", "cost (s)", "cost: largest (s)", "provisional (%)", "rows",
+    "ratios", "impossible",
+)  # fmt: skip
+_ABOUT = f"""
 Whole searches with default arguments on simulated machines, where the truth is known. A simulation of torch's
 DataLoader that shares no code with nws_sweep (`tests/oracle.py`) is both the loader that a search measures and, over
 a whole epoch without noise, the truth. The search's trial processes, windows, pauses, records and clock are simulated;

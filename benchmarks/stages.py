@@ -17,6 +17,7 @@ from torchvision.transforms import v2
 
 import nws_sweep
 from benchmarks import support
+from benchmarks.results import Results, Table
 from nws_sweep import units
 from nws_sweep.model.stages import COPY
 from nws_sweep.report.explanation import Explanation
@@ -24,35 +25,38 @@ from nws_sweep.report.explanation import Explanation
 _BATCH_SIZE, _EPOCH_S = 8, 2.0  # of an epoch without workers and without the stage
 _PAIRS = 3  # of bare epochs with the stage and without
 _BYTES, _IMAGE = os.urandom(1 << 20), torch.rand(3, 160, 160)
-_INTRODUCTION = """\
-Datasets in which one stage of known cost is added to 1 ms of Python code, explained with the default arguments
-([explain](../guides/explain.md)), a row for each repeat. *Share* is that of a sample's time in the worker, without the
-copy into shared memory, and *bare* the same from a loop in one process with the stage and without. *Epoch without it*
-is the predicted epoch in which the stage takes no time, and *measured* a bare loop over a DataLoader with the same
-num_workers and a dataset without the stage. *Of the epoch* is that time / the time of the epoch with the stage:
-predicted / measured by the search, and of bare loops with the stage and without in turn, the median of {rounds} pairs.
-The machine's speed, which changes between a search and the loops after it, is not in these ratios.
+_COLUMNS = (
+    "stage", "share", "bare", "workers", "of the epoch", "bare of the epoch", "epoch without it", "measured",
+)  # fmt: skip
+_ABOUT = """\
+Datasets in which one stage of known cost is added to 1 ms of Python code, explained with the default arguments, a row
+for each repeat. *Share* is that of a sample's time in the worker, without the copy into shared memory, and *bare* the
+same from a loop in one process with the stage and without. *Epoch without it* is the predicted epoch in which the
+stage takes no time, and *measured* a bare loop over a DataLoader with the same num_workers and a dataset without the
+stage. *Of the epoch* is that time / the time of the epoch with the stage: predicted / measured by the search, and of
+bare loops with the stage and without in turn, the median of {rounds} pairs. The machine's speed, which changes
+between a search and the loops after it, is not in these ratios.
 """
 
 
 def spin(count: int) -> int:
     """A loop of Python code without calls."""
-    found = 0
+    value = 0
     for number in range(count):
-        found = (found * 31 + number) % 1_000_003
-    return found
+        value = (value * 31 + number) % 1_000_003
+    return value
 
 
-def _step(found: int, number: int) -> int:
-    return (found * 31 + number) % 1_000_003
+def _step(value: int, number: int) -> int:
+    return (value * 31 + number) % 1_000_003
 
 
 def small_calls(count: int) -> int:
     """Many calls of a tiny function."""
-    found = 0
+    value = 0
     for number in range(count):
-        found = _step(found, number)
-    return found
+        value = _step(value, number)
+    return value
 
 
 def waiting(seconds: float) -> None:
@@ -73,18 +77,18 @@ def holding(count: int) -> int:
 
 def nested(count: int) -> int:
     """Own code, and a function that it calls."""
-    found = 0
+    value = 0
     for number in range(count):
-        found = (found * 37 + number) % 1_000_003
-    return found + spin(count)
+        value = (value * 37 + number) % 1_000_003
+    return value + spin(count)
 
 
 def thirty_microseconds() -> int:
     """About 30 us."""
-    found = 0
+    value = 0
     for number in range(1_000):
-        found += number
-    return found
+        value += number
+    return value
 
 
 def repeated(count: int) -> None:
@@ -128,12 +132,12 @@ STAGES: Mapping[str, Stage] = {
 }
 
 
-def other() -> int:
+def beside() -> int:
     """What each sample does in addition."""
-    found = 0
+    value = 0
     for number in range(14_000):
-        found = (found * 41 + number) % 1_000_003
-    return found
+        value = (value * 41 + number) % 1_000_003
+    return value
 
 
 class Planted(Dataset[Any]):
@@ -147,7 +151,7 @@ class Planted(Dataset[Any]):
         return self.length
 
     def __getitem__(self, index: int) -> Any:
-        other()
+        beside()
         if self.call is not None:
             self.call()
         return torch.zeros(4)
@@ -167,28 +171,42 @@ class Finding:
     bare_left: float  # the same, of bare loops
     workers: int
 
+    @property
+    def is_inside(self) -> bool:
+        """Whether the measured epoch is within the predicted interval."""
+        if self.without_s is None:
+            return False
+        _, low_s, high_s = self.without_s
+        return low_s <= self.measured_s <= high_s
+
 
 def run(repeats: int, only: Sequence[str], output: Path, command: str) -> None:
-    """Explains the cases ``repeats`` times, and writes the page; ``only`` has their
+    """Explains the cases ``repeats`` times, and writes the results; ``only`` has their
     names, empty for all."""
     torch.set_num_threads(1)
     findings = []
     for _ in range(repeats):
         for name in only or STAGES:
-            findings.append(found := _explained(name))
-            support.print_line(repr(found))
-    output.write_text(_page(findings, support.origin(command, repeats, "repeat")))
+            findings.append(finding := _explained(name))
+            support.print_line(repr(finding))
+    results = results_of(findings)
+    results.write(output, support.origin(command, repeats, "repeat"))
 
 
 def _explained(name: str) -> Finding:
     with_s, without_s = _batch_seconds(name)
     length = _BATCH_SIZE * max(24, int(_EPOCH_S / without_s))
-    found = nws_sweep.explain(_loader(name, length, 0), reuse=False, progress=False)
-    copied = sum(stage.share for stage in found.stages if stage.name == COPY)
-    planted = _planted(found, STAGES[name].names)
+    explanation = nws_sweep.explain(
+        _loader(name, length, 0), reuse=False, progress=False
+    )
+    copied = sum(stage.share for stage in explanation.stages if stage.name == COPY)
+    planted = _planted(explanation, STAGES[name].names)
     epoch = planted.epoch_without_s if planted else None
     pairs = [
-        tuple(_epoch_s(each, length, found.num_workers) for each in (name, ""))
+        tuple(
+            _epoch_s(stage_name, length, explanation.num_workers)
+            for stage_name in (name, "")
+        )
         for _ in range(_PAIRS)
     ]
     return Finding(
@@ -197,18 +215,22 @@ def _explained(name: str) -> Finding:
         bare=1 - without_s / with_s,
         without_s=(epoch.value, *epoch.ends) if epoch else None,
         measured_s=statistics.median(without_s for _, without_s in pairs),
-        left=epoch.value / found.epoch_s if epoch and found.epoch_s else None,
+        left=epoch.value / explanation.epoch_s
+        if epoch and explanation.epoch_s
+        else None,
         bare_left=statistics.median(without_s / with_s for with_s, without_s in pairs),
-        workers=found.num_workers,
+        workers=explanation.num_workers,
     )
 
 
-def _planted(found: Explanation, names: Sequence[str]) -> "nws_sweep.Stage | None":
+def _planted(
+    explanation: Explanation, names: Sequence[str]
+) -> "nws_sweep.Stage | None":
     return next(
         (
             stage
             for name in names
-            for stage in found.stages
+            for stage in explanation.stages
             if stage.name.endswith(name)
         ),
         None,
@@ -229,13 +251,15 @@ def _batch_seconds(name: str) -> tuple[float, float]:
     """Seconds of a batch in this process with the planted stage and without, in turn:
     medians."""
     times_s: dict[str, list[float]] = {name: [], "": []}
-    loaders = {each: _loader(each, _BATCH_SIZE, 0) for each in times_s}
+    loaders = {
+        stage_name: _loader(stage_name, _BATCH_SIZE, 0) for stage_name in times_s
+    }
     for _ in range(15):
-        for each, found in times_s.items():
+        for stage_name, stage_times_s in times_s.items():
             began_s = time.perf_counter()
-            for _ in loaders[each]:
+            for _ in loaders[stage_name]:
                 pass
-            found.append(time.perf_counter() - began_s)
+            stage_times_s.append(time.perf_counter() - began_s)
     return statistics.median(times_s[name]), statistics.median(times_s[""])
 
 
@@ -247,34 +271,61 @@ def _epoch_s(name: str, length: int, num_workers: int) -> float:
     return time.perf_counter() - began_s
 
 
-def _page(findings: Sequence[Finding], origin: str) -> str:
-    errors = [abs(one.share - one.bare) for one in findings]
-    ratios = [
-        abs(one.without_s[0] / one.measured_s - 1) for one in findings if one.without_s
+def results_of(findings: Sequence[Finding]) -> Results:
+    """Planted stages and their estimates."""
+    predicted = [finding for finding in findings if finding.without_s]
+    share_errors = [abs(finding.share - finding.bare) for finding in findings]
+    epoch_errors = [
+        abs(finding.without_s[0] / finding.measured_s - 1)
+        for finding in predicted
+        if finding.without_s
     ]
-    inside = [
-        one.without_s[1] <= one.measured_s <= one.without_s[2]
-        for one in findings
-        if one.without_s
+    ratio_errors = [
+        abs(finding.left / finding.bare_left - 1)
+        for finding in findings
+        if finding.left
     ]
-    of_epochs = [abs(one.left / one.bare_left - 1) for one in findings if one.left]
-    summary = (
-        f"Shares differ by {100 * statistics.median(errors):.1f} points in the median, "
-        f"{100 * max(errors):.1f} at most; the time without the stage / the epoch by "
-        f"{units.share(statistics.median(of_epochs))}, {units.share(max(of_epochs))} at most; the time itself by "
-        f"{units.share(statistics.median(ratios))}, {units.share(max(ratios))} at most, {sum(inside)} of {len(inside)} "
-        "within their 95 % interval."
-    )
+    inside = sum(finding.is_inside for finding in predicted)
+    summary = [
+        ("share of a sample", *_points(share_errors)),
+        ("epoch without the stage / epoch", *_shares(ratio_errors)),
+        ("epoch without the stage", *_shares(epoch_errors)),
+    ]
     lines = [
-        "# Stages of a sample: planted and found\n", f"{summary} {origin}\n", _INTRODUCTION.format(rounds=_PAIRS),
-        "| stage | share | bare | workers | of the epoch | bare | epoch without it | measured |",
-        "|---|---|---|---|---|---|---|---|",
-    ]  # fmt: skip
-    for one in findings:
-        epoch = units.seconds(one.without_s[0]) if one.without_s else units.NOTHING
-        lines.append(
-            f"| {one.name} | {units.share(one.share)} | {units.share(one.bare)} | {one.workers} "
-            f"| {units.share(one.left) if one.left else units.NOTHING} | {units.share(one.bare_left)} | {epoch} "
-            f"| {units.seconds(one.measured_s)} |"
-        )
-    return "\n".join(lines) + "\n"
+        f"{what}: {median} in the median, {most} at most"
+        for what, median, most in summary
+    ]
+    return Results(
+        title="Stages of a sample: planted and estimated",
+        headline=f"Differences from bare loops: {'; '.join(lines)}. {inside} of {len(predicted)} predicted epochs "
+        "are within their 95 % interval.",
+        about=_ABOUT.format(rounds=_PAIRS),
+        tables=[
+            Table("summary", ("figure", "median difference", "largest"), summary),
+            Table("stages", _COLUMNS, list(map(_row, findings))),
+        ],
+    )
+
+
+def _points(differences: Sequence[float]) -> tuple[str, str]:
+    """The median and the largest difference of shares."""
+    median, most = statistics.median(differences), max(differences)
+    return f"{100 * median:.1f} points", f"{100 * most:.1f} points"
+
+
+def _shares(errors: Sequence[float]) -> tuple[str, str]:
+    return units.share(statistics.median(errors)), units.share(max(errors))
+
+
+def _row(finding: Finding) -> tuple[str, ...]:
+    """Cells under ``_COLUMNS``."""
+    return (
+        finding.name,
+        units.share(finding.share),
+        units.share(finding.bare),
+        str(finding.workers),
+        units.share(finding.left),
+        units.share(finding.bare_left),
+        units.seconds(finding.without_s[0] if finding.without_s else None),
+        units.seconds(finding.measured_s),
+    )

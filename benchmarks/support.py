@@ -38,7 +38,7 @@ def print_line(line: str) -> None:
 
 
 def origin(command: str, count: int, unit: str) -> str:
-    """One sentence about the origin of a page's figures; the unit is ``round`` or
+    """One sentence about the origin of figures; the unit is ``round`` or
     ``repeat``."""
     here = host.describe()
     return (

@@ -68,7 +68,9 @@ def run(training: Training) -> Seen:
         epochs_s.append(time.perf_counter() - epoch_began)
     tuning: Tuning | None = getattr(loader, "tuning", None)
     switches = tuning.switches if tuning else ()
-    numbers = [one.epoch * training.workload.batches + one.batch for one in switches]
+    numbers = [
+        switch.epoch * training.workload.batches + switch.batch for switch in switches
+    ]
     after = tuning.after if tuning else None
     return Seen(
         epochs_s=tuple(epochs_s),
@@ -120,10 +122,10 @@ def _tuned(loader: Any, method: str) -> Any:
             ).canonical()
             return Plan(more, "one more", self.epoch + (not batch))
 
-    own = {
-        each.name: getattr(tuned._own_tuner(), each.name)
-        for each in fields(Tuner)
-        if each.init
+    arguments = {
+        field.name: getattr(tuned._own_tuner(), field.name)
+        for field in fields(Tuner)
+        if field.init
     }
-    vars(tuned)["_tuner"] = Climbing(**own)
+    vars(tuned)["_tuner"] = Climbing(**arguments)
     return tuned

@@ -1,4 +1,4 @@
-"""Searches workloads with known bottlenecks, and writes a page of their diagnoses."""
+"""Searches workloads with known bottlenecks, and writes their diagnoses."""
 
 import contextlib
 import subprocess
@@ -10,15 +10,17 @@ from pathlib import Path
 
 from benchmarks import support, sweep_search
 from benchmarks.causes import CASES, Case
+from benchmarks.results import Results, Table
 from nws_sweep.analysis.summary import ConfigurationSummary, summarise_record
 from nws_sweep.records import Configuration, LoaderSettings, MeasureRules, SearchRules
 from nws_sweep.system import host_lock
 
 _SPIN = "while True: pass"
-_INTRODUCTION = """\
+_COLUMNS = ("case", "workload", "right", "best num_workers", "diagnosis")
+_ABOUT = """\
 Workloads constructed to have one or two known bottlenecks, searched with prefetch_factor=2 and at most 32 workers
 ("rising" 16, "spawning" 8), and their diagnoses: the share of an epoch at the recommended setting that is saved if
-one thing is taken away ([bottlenecks](../understand/report.md)). Each case has a row for each repeat.
+one thing is taken away (docs: bottlenecks). Each case has a row for each repeat.
 A diagnosis is right if its first bottleneck is the expected one, it names the other expected ones, and it says what is
 special about the case. Some expectations were corrected after a first run, so the share of right diagnoses does not
 carry over to other workloads.
@@ -30,12 +32,14 @@ class Finding:
     """The result of a case."""
 
     case: Case
-    found: ConfigurationSummary
+    summary: ConfigurationSummary
 
     @property
     def right(self) -> bool:
         """Whether the diagnosis has the expected bottlenecks, and says what it must."""
-        bottlenecks = self.found.diagnosis.bottlenecks if self.found.diagnosis else ()
+        bottlenecks = (
+            self.summary.diagnosis.bottlenecks if self.summary.diagnosis else ()
+        )
         first = next(iter(bottlenecks), None)
         is_named = first == self.case.expected and set(self.case.besides) <= set(
             bottlenecks
@@ -45,17 +49,17 @@ class Finding:
     @property
     def best(self) -> int | None:
         """The recommended num_workers."""
-        return self.found.best.num_workers if self.found.best else None
+        return self.summary.best.num_workers if self.summary.best else None
 
     @property
     def sentences(self) -> str:
         """The explanation."""
-        return ". ".join(self.found.conclusions.explanation) or "none"
+        return ". ".join(self.summary.conclusions.explanation) or "none"
 
 
 def run(repeats: int, only: Sequence[str], output: Path, command: str) -> None:
-    """Searches the cases ``repeats`` times in the same order, and writes the page with
-    its command line.
+    """Searches the cases ``repeats`` times in the same order, and writes the
+    results.
 
     ``only`` has the names of the cases; empty for all.
     """
@@ -71,7 +75,7 @@ def run(repeats: int, only: Sequence[str], output: Path, command: str) -> None:
                 support.print_line(
                     f"{verdict} {case.name}, best {finding.best}: {finding.sentences}"
                 )
-    output.write_text(_page(findings, support.origin(command, repeats, "repeat")))
+    results_of(findings).write(output, support.origin(command, repeats, "repeat"))
 
 
 def _search(case: Case, number: int) -> Finding:
@@ -79,15 +83,15 @@ def _search(case: Case, number: int) -> Finding:
         result = sweep_search.find(
             _configuration(case, number), Path(folder) / "log", lambda _: None
         )
-    (found,) = summarise_record(result).configurations
-    return Finding(case=case, found=found)
+    (summary,) = summarise_record(result).configurations
+    return Finding(case=case, summary=summary)
 
 
 def _configuration(case: Case, number: int) -> Configuration:
-    target, given = case.dataset
+    target, arguments = case.dataset
     return Configuration(
         columns={"dataset": case.name},
-        dataset={"_target_": f"benchmarks.workloads.{target}", **given},
+        dataset={"_target_": f"benchmarks.workloads.{target}", **arguments},
         training_step=case.training_step,
         loader=LoaderSettings(**{"prefetch_factor": 2, "shuffle": True, **case.loader}),
         measure=MeasureRules(**case.measure),
@@ -107,16 +111,22 @@ def _disturbance(case: Case) -> Iterator[None]:
         yield
 
 
-def _page(findings: Sequence[Finding], origin: str) -> str:
-    lines = [
-        "# Diagnoses of workloads with known bottlenecks\n",
-        f"{sum(finding.right for finding in findings)} of {len(findings)} diagnoses are right. {origin}\n",
-        _INTRODUCTION,
-        "| case | workload | right | best num_workers | diagnosis |\n|---|---|---|---|---|",
-    ]
-    for f in findings:
-        diagnosis = f.sentences.replace("|", "\\|")
-        lines.append(
-            f"| {f.case.name} | {f.case.about} | {'yes' if f.right else 'no'} | {f.best} | {diagnosis} |"
+def results_of(findings: Sequence[Finding]) -> Results:
+    """The diagnoses, right and wrong."""
+    rows = [
+        (
+            finding.case.name,
+            finding.case.about,
+            "yes" if finding.right else "no",
+            str(finding.best),
+            finding.sentences,
         )
-    return "\n".join(lines) + "\n"
+        for finding in findings
+    ]
+    right = sum(finding.right for finding in findings)
+    return Results(
+        title="Diagnoses of workloads with known bottlenecks",
+        headline=f"{right} of {len(findings)} diagnoses are right.",
+        about=_ABOUT,
+        tables=[Table("diagnoses", _COLUMNS, rows)],
+    )

@@ -1,11 +1,11 @@
-"""What the benchmark of programs with known causes reads, and its page."""
+"""What the benchmark of programs with known causes reads, and its results."""
 
 import importlib
 from pathlib import Path
 
 import pytest
 
-from benchmarks import loop, loop_cases
+from benchmarks import loop, loop_cases, rivals
 from nws_sweep.analysis import accounts
 from nws_sweep.records import Account, Part
 
@@ -63,22 +63,37 @@ def test_what_no_part_has_is_making() -> None:
     }  # fmt: skip
 
 
-def test_the_page_has_a_row_for_each_finding() -> None:
+def test_the_results_have_a_row_for_each_finding() -> None:
     case = loop_cases.CASES[0]
     watched = loop.Watched(
         verdict="the sampler", shares={Part.SAMPLER: 0.5}, saved_s=None, workers=None
     )
     bare = {Part.SAMPLER: 0.48, Part.STEP: 0.1}
-    finding = loop.Finding(case=case, watched=watched, bare=bare, by_hand_s=1.0)
+    traceml = rivals.Diagnosis(verdict="INPUT-BOUND", advice="more workers")
+    finding = loop.Finding(
+        case=case, watched=watched, bare=bare, by_hand_s=1.0, traceml=traceml
+    )
     overhead = loop.Overhead(
         step="1 ms", first=(1.0, 1.02, 1.01), later=(1.0, 1.0, 1.0)
     )
-    text = loop.page([finding], [overhead], "Made by hand.")
-    assert "in 0 of 1 runs" in text, "the step differs by 10 points"
-    report = f"[{case.report}]({case.address})"
-    shares = "sampler | 50 % | 48 % | 10 | 0 % | - | 1.00 s"
-    assert f"| {case.name} | {report} | {case.about} | the sampler | {shares} |" in text
-    assert "| 1 ms | 1.010 (1.000 to 1.020) | 1.000 (1.000 to 1.000) |" in text
+    results = loop.results_of([finding], [overhead])
+    assert "in 0 of 1 runs" in results.headline, "the step differs by 10 points"
+    programs, overheads = results.tables
+    about = (case.name, case.address, case.about, "the sampler", "sampler")
+    figures = (
+        "50 %",
+        "48 %",
+        "10",
+        "0 %",
+        "-",
+        "1.00 s",
+        "INPUT-BOUND",
+        "more workers",
+    )
+    assert programs.rows == [(*about, *figures)]
+    assert overheads.rows == [
+        ("1 ms", "1.010 (1.000 to 1.020)", "1.000 (1.000 to 1.000)")
+    ]
 
 
 @pytest.mark.parametrize("case", loop_cases.CASES, ids=lambda case: case.name)

@@ -1,5 +1,6 @@
 """The comparison of search methods, with simulated figures."""
 
+import csv
 import math
 import re
 import sys
@@ -171,8 +172,8 @@ EPOCHS_S = {0: 4.5, 1: 1.9, 2: 1.0, 3: 4.5, 4: 1.2}
 
 def done_by(
     monkeypatch: pytest.MonkeyPatch, folder: Path, arguments: str
-) -> tuple[list[str], str]:
-    """The runs of a command line, and its page."""
+) -> tuple[list[str], dict[str, str]]:
+    """The runs of a command line, and the files of its results."""
     done: list[str] = []
 
     def call(function: object, argument: Any, timeout_s: float = 0.0) -> Any:
@@ -203,7 +204,7 @@ def done_by(
     monkeypatch.setattr(search, "run_method", play)
     files = [
         "--output",
-        str(folder / "page.md"),
+        str(folder / "results"),
         "--journal",
         str(folder / "search.jsonl"),
     ]
@@ -221,13 +222,16 @@ def done_by(
         )
         == 0
     )
-    return done, (folder / "page.md").read_text("utf-8")
+    files_of = (folder / "results").iterdir()
+    return done, {path.name: path.read_text("utf-8") for path in files_of}
 
 
 def test_methods_precede_the_oracle_and_gaps_are_filled(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    done, text = done_by(monkeypatch, tmp_path, "--repeats 2 --methods adaptive zero")
+    done, results = done_by(
+        monkeypatch, tmp_path, "--repeats 2 --methods adaptive zero"
+    )
     assert [
         sorted(done[first:last])
         for first, last in ((0, 2), (2, 6), (6, 8), (8, 11), (11, 13), (13, 17))
@@ -239,19 +243,21 @@ def test_methods_precede_the_oracle_and_gaps_are_filled(
         ["play adaptive 2", "play zero 2"],
         ["run 2", "run 2", "run 4", "run 4"],
     ]
-    assert "| short | adaptive | 4 x2 | 22.6 % (22.6 %) | 20.0 % | 3.00 | 3.0 |" in text
-    assert "by `scripts/benchmark search --only short --candidates 0,1,2,16" in text
+    scored = "short,adaptive,4 x2,22.6 % (22.6 %),20.0 %,3.00,3.0,"
+    assert f"\n{scored}" in results["scores.csv"]
+    readme = results["README.md"]
+    assert "by `scripts/benchmark search --only short --candidates 0,1,2,16" in readme
     assert (
         done_by(monkeypatch, tmp_path, "--repeats 2 --methods adaptive zero --resume")[
             0
         ]
         == []
     )
-    done, text = done_by(
+    done, results = done_by(
         monkeypatch, tmp_path, "--repeats 2 --methods adaptive zero cpus --resume"
     )
     assert done == ["play cpus 1", "play cpus 2"]
-    assert "| short | zero | 4 x2 |" in text
+    assert "\nshort,zero,4 x2," in results["scores.csv"]
 
 
 def test_costs_are_compared_with_another_version(
@@ -261,18 +267,17 @@ def test_costs_are_compared_with_another_version(
     (checkout / "nws_sweep").mkdir(parents=True)
     (checkout / "nws_sweep/__init__.py").touch()
     arguments = f"--repeats 2 --methods plain --passes 0 --against {checkout}"
-    done, text = done_by(monkeypatch, tmp_path, arguments)
+    done, results = done_by(monkeypatch, tmp_path, arguments)
     assert sorted(done) == [
         "play plain 1",
         "play plain 2",
         "play plain of old 1",
         "play plain of old 2",
     ]
-    assert (
-        "2 pairs of searches, each of the same workload in the same repeat: median 0.50"
-        in text
-    )
-    assert "| short | 3.0 | 6.0 | 0.50 | 0.50 to 0.50 |" in text
+    assert results["costs_of_another_version.csv"].splitlines()[1:3] == [
+        "short,3.0,6.0,0.50,0.50 to 0.50",
+        "all 2 pairs,,,0.50,0.50 to 0.50",
+    ]
 
 
 @pytest.mark.parametrize("name", ["step 20 ms", "step computes", "slow sampler"])
@@ -419,29 +424,17 @@ def _with_module(constant: ablation.Constant) -> str:
 
 
 @pytest.mark.extended
-def test_simulated_searches_write_their_page(tmp_path: Path) -> None:
-    page = tmp_path / "simulated.md"
+def test_simulated_searches_write_their_results(tmp_path: Path) -> None:
     only = ["computing", "equal"]
-    assert (
-        main(
-            [
-                "simulated",
-                "--repeats",
-                "1",
-                "--only",
-                *only,
-                "--jobs",
-                "2",
-                "--output",
-                str(page),
-            ]
-        )
-        == 0
-    )
-    rows = [
-        line.split(" | ")[0].removeprefix("| ")
-        for line in page.read_text().splitlines()
-        if line.startswith("| ")
-    ]
+    arguments = ["--repeats", "1", "--only", *only, "--jobs", "2"]
+    assert main(["simulated", *arguments, "--output", str(tmp_path)]) == 0
     machines = [condition.name for condition in simulated_machine.CONDITIONS]
-    assert rows == ["machine", *machines, "**all**", *["curve", *only] * len(machines)]
+    by_machine, by_curve = (
+        list(csv.reader((tmp_path / f"{name}.csv").read_text("utf-8").splitlines()))
+        for name in ("by_machine", "by_curve")
+    )
+    assert [row[0] for row in by_machine] == ["machine", *machines, "all"]
+    named = [(machine, curve) for machine in machines for curve in only]
+    assert [(machine, curve) for machine, curve, *_ in by_curve[1:]] == named
+    readme = (tmp_path / "README.md").read_text("utf-8")
+    assert readme.startswith("# Simulated searches\n\nOf ")

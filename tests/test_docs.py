@@ -243,3 +243,19 @@ def test_the_changelog_has_this_version() -> None:
     assert f'\nversion = "{__version__}"\n' in (ROOT / "pyproject.toml").read_text(
         "utf-8"
     )
+
+
+def test_a_mark_takes_columns_and_rows_of_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "RESULTS", tmp_path)
+    (tmp_path / "tools.csv").write_text("name,kind,cost\nab,fast,1\nab,slow,3\n")
+    table, cell = "<!-- table: tools | cost, name | kind = slow -->", "tools | ab/fast"
+    assert figures.filled(f"{table}<!-- end -->") == (
+        f"{table}\n\n| cost | name |\n|---|---|\n| 3 | ab |\n\n<!-- end -->"
+    )
+    filled = figures.filled(f"<!-- cell: {cell} | cost --><!-- end -->")
+    assert filled == f"<!-- cell: {cell} | cost -->1<!-- end -->"
+    for wrong in ("cell: tools | ab | cost", "table: tools | price", "table: others"):
+        with pytest.raises(ValueError, match=r"rows begin|not 'price'|no table"):
+            figures.filled(f"<!-- {wrong} --><!-- end -->")

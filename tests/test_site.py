@@ -26,7 +26,8 @@ PAGES = [
     "reference/api",
     "reference/config",
     "project/contributing",
-    "evidence/demo",
+    "evidence",
+    "experiments",
 ]
 VIOLATIONS = """async () => {
   const found = await axe.run(document, { preload: false, resultTypes: ["violations"] });

@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import torch
+from torch import nn
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from nws_sweep.records import Part
@@ -72,7 +74,13 @@ class Course:
             action="store_true",
             help="print the seconds of each part of an epoch",
         )
+        parser.add_argument(
+            "--traced",
+            action="store_true",
+            help="mark the training steps for TraceML, which runs the program",
+        )
         options = parser.parse_args()
+        self._is_traced: bool = options.traced
         self.workers: int = options.workers
         self.is_mended: bool = options.mended
         self._is_bare, self._epochs = options.bare, options.epochs
@@ -114,11 +122,9 @@ class Course:
     ) -> Iterator[Any]:
         """The first batches of a DataLoader; in a bare loop its parts are timed,
         without nws_sweep."""
-        return (
-            self._timed_batches(loader, most)
-            if self._is_bare
-            else itertools.islice(loader, most)
-        )
+        if self._is_bare:
+            return self._timed_batches(loader, most)
+        return (_traced if self._is_traced else itertools.islice)(loader, most)
 
     def _timed_batches(self, loader: "DataLoader[Any]", most: int) -> Iterator[Any]:
         stamp = (
@@ -163,6 +169,34 @@ class Course:
             del iterator
 
 
+class Model(nn.Module):
+    """A model whose forward pass takes as long as it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(()))
+
+    def forward(self, seconds: float) -> torch.Tensor:
+        time.sleep(seconds)
+        return 1.0 * self.weight
+
+
+_MODEL = Model()
+_OPTIMIZER = torch.optim.SGD(_MODEL.parameters(), lr=0.0)
+
+
+def _traced(loader: "DataLoader[Any]", most: int) -> Iterator[Any]:
+    """The first batches, whose fetches and training steps TraceML sees."""
+    import traceml_ai as traceml
+
+    traceml.init(mode="auto")  # before the iterator is made
+    for batch in itertools.islice(loader, most):
+        with traceml.trace_step(_MODEL):
+            yield batch
+
+
 def train(seconds: float) -> None:
     """A training step that takes so long."""
-    time.sleep(seconds)
+    _OPTIMIZER.zero_grad()
+    _MODEL(seconds).backward()
+    _OPTIMIZER.step()
