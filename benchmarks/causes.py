@@ -83,7 +83,7 @@ CASES = (
     ),
     Case(
         name="spawning", about="4 ms of sleep a sample, workers spawned, epochs of 48 batches",
-        expected=Bottleneck.LATENCY, besides=(Bottleneck.STARTUP,), says="workers that start once would help",
+        expected=Bottleneck.LATENCY, besides=(Bottleneck.STARTUP,), says="persistent_workers=true",
         dataset=("Latency", {"samples": 768, "mean_s": 0.004}),
         loader={"batch_size": 16, "multiprocessing_context": "spawn"}, most=8,
     ),

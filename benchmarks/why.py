@@ -54,7 +54,8 @@ class Finding:
     @property
     def sentences(self) -> str:
         """The explanation."""
-        return ". ".join(self.summary.conclusions.explanation) or "none"
+        rows = [text for _, text in self.summary.conclusion.rows]
+        return ". ".join([*rows, *self.summary.details]) or "none"
 
 
 def run(repeats: int, only: Sequence[str], output: Path, command: str) -> None:

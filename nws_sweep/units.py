@@ -3,7 +3,8 @@
 A number with an interval has two or three digits, by the rounding rule of the Particle
 Data Group: two digits of half the width of the interval are significant if they are 10
 to 35, else one. So 6.234 s is 6.23 s with an uncertainty of 5 % (0.31 s), and 6.2 s
-with one of 12 % (0.75 s).
+with one of 12 % (0.75 s). An interval that is wider than half of the number stands in
+its place.
 """
 
 import math
@@ -11,7 +12,9 @@ import math
 from nws_sweep.records import Estimate
 
 NOTHING = "-"
-_ROUGHLY = 1.0  # uncertainty of a figure that has two digits
+ROUGHLY = 1.0  # uncertainty of a figure that has two digits
+# half of an interval / its number, above which the number would promise too much
+_WIDE = 0.25
 
 
 def seconds(value: float | None, uncertainty: float | None = None) -> str:
@@ -19,22 +22,50 @@ def seconds(value: float | None, uncertainty: float | None = None) -> str:
     interval / the value."""
     if value is None:
         return NOTHING
-    rounded = float(f"{value:.{_digits(value, uncertainty) - 1}e}")
+    # 0.9999 s is 1.00 s, not 1000 ms
+    factor, unit = _unit(float(f"{value:.{_digits(value, uncertainty) - 1}e}"))
+    return f"{number(value * factor, uncertainty)} {unit}"
+
+
+def _unit(value: float) -> tuple[float, str]:
+    """The unit of a number of seconds, and what to multiply by."""
     for limit, factor, unit in ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (120.0, 1.0, "s")):
-        if rounded < limit:  # 0.9999 s is 1.00 s, not 1000 ms
-            return f"{number(value * factor, uncertainty)} {unit}"
-    return f"{number(value / 60, uncertainty)} min"
+        if value < limit:
+            return factor, unit
+    return 1 / 60, "min"
+
+
+def duration(value: float) -> str:
+    """How long something will take: tens of seconds, or minutes."""
+    if value < 90:
+        return f"{max(10, round(value, -1)):.0f} s"
+    return counted(max(2, round(value / 60)), "minute")
 
 
 def interval(estimate: Estimate | None) -> str:
-    """An estimate in seconds with half the width of its interval, if any, in
-    percent."""
+    """An estimate in seconds with half the width of its interval, if any, in percent; a
+    wide interval by its ends, such as ``about 0.1 to 0.25 s``."""
     if estimate is None:
         return NOTHING
     half_width = uncertainty(estimate)
-    return seconds(estimate.value, half_width) + (
-        "" if half_width is None else f" ±{percent(half_width)}"
-    )
+    if half_width is None:
+        return seconds(estimate.value)
+    if half_width > _WIDE:
+        return _between(*estimate.ends)
+    return f"{seconds(estimate.value, half_width)} ±{percent(half_width)}"
+
+
+def _between(low: float, high: float) -> str:
+    """The ends of a wide interval in seconds, in the unit of the upper end."""
+    factor, unit = _unit(float(f"{high:.0e}"))
+    return f"about {_roughly(low * factor)} to {_roughly(high * factor)} {unit}"
+
+
+def _roughly(value: float) -> str:
+    """Two significant digits if they are 10 to 35, else one."""
+    two_digits = f"{value:.1e}"
+    digits = 1 if float(two_digits.partition("e")[0]) <= 3.5 else 0
+    return f"{float(f'{value:.{digits}e}'):g}"
 
 
 def percent(value: float) -> str:
@@ -55,6 +86,13 @@ def uncertainty(estimate: Estimate | None) -> float | None:
     return (estimate.high - estimate.low) / (2 * estimate.value)
 
 
+def rate(estimate: Estimate | None) -> str:
+    """A rate with the digits that its interval leaves."""
+    if estimate is None:
+        return NOTHING
+    return number(estimate.value, uncertainty(estimate) or 0.0)
+
+
 def memory(value: float | None) -> str:
     """Three significant digits in B, kB, MB or GB (powers of 1000)."""
     if value is None:
@@ -68,7 +106,22 @@ def memory(value: float | None) -> str:
 def ratio(value: float, uncertainty: float | None = None) -> str:
     """A speed-up such as ``1.94x``; for the uncertainty see ``seconds``. Without one,
     it has two digits."""
-    return f"{number(value, _ROUGHLY if uncertainty is None else uncertainty)}x"
+    return f"{number(value, ROUGHLY if uncertainty is None else uncertainty)}x"
+
+
+def quotient(value: float, low: float, high: float) -> tuple[str, str]:
+    """A quotient with two or three digits, the last one that of half its interval, and
+    the interval: ``1.9`` and ``1.6 to 2.2``; beside a wide interval, no quotient."""
+    if (high - low) / 2 > _WIDE * value:
+        return "", f"{_roughly(low)} to {_roughly(high)}"
+    exponent = math.floor(math.log10(value))
+    last = math.floor(math.log10(max((high - low) / 2, value / 1000)))
+    decimals = min(max(-last, 1 - exponent), 2 - exponent)
+    shown = [
+        f"{round(number, decimals):.{max(0, decimals)}f}"
+        for number in (value, low, high)
+    ]
+    return shown[0], f"{shown[1]} to {shown[2]}"
 
 
 def share(value: float | None) -> str:

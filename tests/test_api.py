@@ -126,7 +126,7 @@ def test_a_search_goes_on_with_what_was_measured_before_ctrl_c(reuse: bool) -> N
     lines: list[str] = []
 
     def interrupt(line: str) -> None:
-        if line.startswith("num_workers=0"):
+        if line == "measured num_workers=0":
             raise KeyboardInterrupt
 
     apart: dict[str, Any] = {
@@ -137,7 +137,7 @@ def test_a_search_goes_on_with_what_was_measured_before_ctrl_c(reuse: bool) -> N
         small(slow(), progress=interrupt, reuse=reuse, **apart)
     result = small(slow(), progress=lines.append, **apart)
     assert ("; num_workers=0 measured at" in lines[0]) is reuse
-    assert any(line.startswith("num_workers=0") for line in lines) is not reuse
+    assert ("measured num_workers=0" in lines) is not reuse
     assert (
         result.status,
         result.reused,
@@ -180,8 +180,9 @@ def test_a_search_recommends_workers_and_does_not_change_the_program(
     assert [one.num_workers for one in result.trials] == [0, 2]
     assert result.stop_reason
     assert result.cost_s > 0
-    assert lines[0] == "measuring Slow with num_workers=0 to 2: at most 60.0 s"
-    assert lines[-1].startswith("best: num_workers=2 (measured); stopped: ")
+    assert lines[0] == "measuring Slow with num_workers=0 to 2: at most 60 s"
+    assert lines[-1] == result.conclusion.answer
+    assert lines[-1].startswith("num_workers=2   ")
     again = small(dataset, batch_size=10, shuffle=True, settings=["prefetch_factor"])
     assert again.reused
     assert again.measured_at == result.measured_at
@@ -193,7 +194,9 @@ def test_a_search_recommends_workers_and_does_not_change_the_program(
         settings=["prefetch_factor"],
     )
     assert tuned.num_workers == 2
-    expected = f"nws_sweep: Slow: best: num_workers=2 (measured), measured at {result.measured_at}; reuse=False"
+    answer = f"nws_sweep: Slow: {result.conclusion.answer}"
+    expected = f"{answer}; measured at {result.measured_at}, reuse=False"
+    assert again.conclusion.cost == f"none: measured at {result.measured_at}"
     assert capfd.readouterr().err == f"{expected} measures again\n"
 
 
@@ -336,18 +339,18 @@ def test_an_undecided_search_changes_nothing_and_is_where_the_next_goes_on(
     loader, lines = DataLoader(slow(), num_workers=2), list[str]()
     with pytest.warns(
         UserWarning,
-        match="nws_sweep: undecided; only num_workers=0 was measured: time_limit_s=60 was",
+        match="nws_sweep: undecided   only num_workers=0 was measured: time_limit_s=60 was",
     ) as warned:
         tuned: Any = nws_sweep.tune(loader, progress=lines.append)
     assert warned[0].filename == __file__  # the line of the user
     assert (tuned.num_workers, tuned.tuning.is_provisional) == (2, True)
     assert tuned.tuning.reason.startswith(
-        "undecided; only num_workers=0 was measured: time_limit_s=60 was spent"
+        "undecided   only num_workers=0 was measured: time_limit_s=60 was spent"
     )
     result = nws_sweep.search(loader, progress=lines.append)
     assert (result.status, result.num_workers, result.reused) == ("measured", 4, False)
-    assert str(result).splitlines()[0].startswith("best: num_workers=4")
-    assert str(result).splitlines()[1].startswith("other programs used 1.7 of ")
+    assert str(result).splitlines()[0].startswith("num_workers=4   ")
+    assert str(result).splitlines()[1].startswith("note   other programs used 1.7 of ")
     assert str(result).count("other programs") == 1
     assert starts == [(), (0,)]
     assert "; num_workers=0 measured at 20" in lines[-1]
@@ -472,16 +475,20 @@ def test_a_result_renders_as_a_table_a_frame_and_a_figure() -> None:
         search_result(trial(0, 4.0), trial(2, 2.0), failed_trial(4, "<script>"))
     )
     lines = str(result).splitlines()
-    assert lines[0] == "best: num_workers=2 (measured)"
-    rows = [line for line in lines if line.startswith("|")]
-    assert len(rows) == 5
-    assert "failed" in rows[4]
+    answer = "num_workers=2   1.2 to 3.3 times as fast as 0"
+    assert lines[:3] == [answer, "cost   8.0 s, 4.0 epochs", ""]
+    rows = [line.split()[1] for line in lines if line.startswith("| ")]
+    assert rows == ["num_workers", "0", "2"]
+    assert lines[-1] == "failed dataset=photos num_workers=4: failed: <script>"
+    details = result.details.splitlines()
+    assert details[0] == "stopped: all 4 candidates were measured"
+    assert len([line for line in details if line.startswith("|")]) == 5
     assert result.to_frame()["num_workers"].tolist() == [0, 2, 4]
     figure = result.plot()
     assert figure.axes
     assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
     page = result._repr_html_()
-    assert page.startswith("<pre>best: num_workers=2 (measured)\n")
+    assert page.startswith(f"<pre>{answer}\n")
     assert "<script>" not in page
 
 
@@ -521,13 +528,13 @@ def test_a_result_predicts_other_settings() -> None:
 def test_a_search_whose_only_candidates_others_ended_is_out_of_time() -> None:
     killed = failed_trial(0, "no batch within 57.0 s", TrialState.INTERRUPTED)
     with pytest.raises(
-        OutOfTime, match=r"^no candidate was measured: no batch within 57.0 s$"
+        OutOfTime, match=r"^nothing was measured: no batch within 57.0 s$"
     ):
         SearchResult(search_result(killed))
     skipped = failed_trial(0, "it needs 9.00 GB of memory", TrialState.SKIPPED)
     with pytest.raises(
         NwsSweepError,
-        match=r"no candidate could be measured: .* skipped: it needs 9.00 GB of memory",
+        match=r"nothing could be measured: .* skipped: it needs 9.00 GB of memory",
     ):
         SearchResult(search_result(skipped))
 
@@ -535,7 +542,7 @@ def test_a_search_whose_only_candidates_others_ended_is_out_of_time() -> None:
 def test_a_search_without_a_measured_candidate_raises() -> None:
     with pytest.raises(
         NwsSweepError,
-        match="no candidate could be measured: dataset=photos num_workers=0: failed: it broke",
+        match="nothing could be measured: dataset=photos num_workers=0: failed: it broke",
     ):
         SearchResult(search_result(failed_trial(0)))
 
@@ -547,7 +554,7 @@ def test_an_interrupted_search_names_the_best_so_far() -> None:
     )
     (line,) = lines
     assert line.startswith(
-        "interrupted: best so far: num_workers=2 (provisional: the search did not finish; 2 candidates"
+        "interrupted: num_workers=2 so far   1.2 to 3.3 times as fast as 0; not certain: the"
     )
 
 
@@ -573,11 +580,11 @@ def test_tune_without_time_returns_the_loader_as_it_was_with_a_line() -> None:
         )
         assert (type(tuned), tuned.num_workers) == (DataLoader, 1)
         assert lines[-1] == (
-            "no candidate was measured: time_limit_s=0.001 was spent: the DataLoader is not changed"
+            "nothing was measured: time_limit_s=0.001 was spent: the DataLoader is not changed"
         )
     with pytest.raises(
         NwsSweepError,
-        match=r"^no candidate was measured: time_limit_s=0.001 was spent$",
+        match=r"^nothing was measured: time_limit_s=0.001 was spent$",
     ):
         nws_sweep.search(slow(), time_limit_s=1e-3, reuse="never", progress=False)
 

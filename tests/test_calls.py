@@ -100,10 +100,10 @@ def test_a_grid_in_python_has_the_folder_of_a_grid(tmp_path: Path) -> None:
     assert sum(line.startswith("measuring ") for line in lines) == 2
     assert grid.best_params["batch_size"] in (10, 20)
     assert len(DataLoader(DATASET, drop_last=True, **grid.loader_kwargs)) in (6, 12)
-    assert str(grid).startswith("best: batch_size=")
-    assert str(grid.best).startswith("best: batch_size=")
+    assert str(grid).startswith("| batch_size | pin_memory    | num_workers ")
+    assert str(grid.best).startswith("batch_size=")
     assert "| batch_size | " in str(grid)
-    assert "configuration 4 of 4: batch_size=20,drop_last=true,pin_memory=true" in lines
+    assert "search 4 of 4: batch_size=20,drop_last=true,pin_memory=true" in lines
 
 
 def test_a_grid_is_checked_before_anything_is_measured_and_keeps_failures(

@@ -238,11 +238,8 @@ def test_a_grid_in_a_folder_with_a_strange_name_is_announced_measured_reported_a
     command = ("-m", *dataset, *QUICK, *axes, "hydra.job.chdir=true")
     done = shared_nws(*command, cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith(
-        "4 configurations, up to 2 candidates each (num_workers 0, 1), at most about "
-    )
+    assert done.stdout.startswith("4 searches, at most about ")
     assert "[4/4]" in done.stdout
-    assert done.stdout.count("pin_memory=true has no effect here") == 1
 
     grid = only_folder(folder / "outputs" / "sweeps")
     for name in (
@@ -253,7 +250,9 @@ def test_a_grid_in_a_folder_with_a_strange_name_is_announced_measured_reported_a
         "best.yaml",
         "plots",
     ):
-        assert f"wrote {grid / name}\n" in done.stdout
+        assert (grid / name).exists()
+    assert done.stdout.endswith(f"report {grid / 'report.html'}\n")
+    assert (grid / "report.md").read_text().count("pin_memory=true has no effect") == 1
     # pin_memory=true is not measured again
     assert len(list(grid.glob("*=*/batch_times.png"))) == 2
     assert len(list(grid.glob("*=*/nws_sweep.log"))) == 4
@@ -278,7 +277,7 @@ def test_a_grid_in_a_folder_with_a_strange_name_is_announced_measured_reported_a
     assert fastest.stderr.startswith("# of 4 configurations, ")
     (grid / "report.md").unlink()
     again = shared_nws("report", grid)
-    assert (again.returncode, "Best settings" in again.stdout) == (0, True)
+    assert (again.returncode, "vs 0 workers" in again.stdout) == (0, True)
     assert (grid / "report.md").is_file()
 
     drawn = next(grid.glob("*=*/batch_times.svg"))
@@ -309,7 +308,7 @@ def test_best_fails_with_a_line_where_the_search_was_ended_too_early(
     )
     assert status == 1
     assert re.fullmatch(
-        r"# .*undecided; only num_workers=0 was measured: .*\n", printed.err
+        r"# .*undecided +only num_workers=0 was measured: .*\n", printed.err
     )
     assert (printed.out == "") == (form not in ("json", "yaml"))
     assert "num_workers" not in printed.out
@@ -347,7 +346,7 @@ def test_failures_are_reported_without_the_callback(
     done = shared_nws(*dataset, *QUICK, "~hydra.callbacks.nws_sweep")
     assert (done.returncode, done.stderr) == (1, "")
     assert (
-        "failed: dataset=Raises num_workers=0: failed: ValueError: bad sample 40"
+        "failed dataset=Raises num_workers=0: failed: ValueError: bad sample 40"
         in done.stdout
     )
     assert (

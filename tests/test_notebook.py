@@ -55,8 +55,9 @@ def test_a_notebook_shows_progress_and_results(
         shown = run(client, SEARCH)
         assert {each["name"] for each in shown["stream"]} == {"stdout"}, shown["stream"]
         (best,) = re.findall(
-            r"best: num_workers=([02])\b",
+            r"^num_workers=([02])\b",
             "".join(each["text"] for each in shown["stream"]),
+            re.MULTILINE,
         )
         (result,) = shown["execute_result"]
         assert "<pre>" in result["data"]["text/html"]

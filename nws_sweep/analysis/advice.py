@@ -1,195 +1,122 @@
-"""Diagnoses in sentences: what limits the epoch, what is saved without it, and what to
-change. Pure."""
+"""Diagnoses in words: what limits the epoch, what to change, and what that saves.
+Pure."""
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from nws_sweep.analysis.diagnosis import Diagnosis, refused_by
-from nws_sweep.model.bottlenecks import Bottleneck
+from nws_sweep.analysis.diagnosis import Diagnosis
+from nws_sweep.analysis.limits import LIMITS, Evidence, Remedy, roughly
 from nws_sweep.model.stages import Stage
-from nws_sweep.records import Noise, Part, SearchRecord, Trial
-from nws_sweep.units import counted, ratio, seconds, share
+from nws_sweep.records import Part, SearchRecord, Trial, WholeBatches
+from nws_sweep.units import ROUGHLY, number, ratio, seconds, share
 
 _NEGLIGIBLE_GAIN = 0.01
-_COMPUTES = 0.5  # share of CPU time from which on a stage computes rather than waits
 # ratio of two times or costs: a smaller one is seldom worth a change of the program
 _WORTH_A_LINE = 1.5
+_MOST_REMEDIES = 2
+# of what the first remedy saves: a second one that saves less is left out
+_AS_MUCH = 0.5
 
 
-def sentence(diagnosis: Diagnosis, stages: Sequence[Stage] = ()) -> str:
-    """Says what is saved without the first bottleneck, figures and the remedy, then the
-    others."""
-    if diagnosis.is_noisy:
-        return _noise(diagnosis)
-    remedies = _Remedies(diagnosis, stages)
-    if not diagnosis.saved:
-        return f"no bottleneck found: no cost, if removed, would save a tenth of the epoch; {remedies.busy}"
-    first, *rest = diagnosis.bottlenecks
-    name, without, remedy_of = _TEXTS[first]
-    if diagnosis.together:
-        (second,) = rest
-        name += f" and {_TEXTS[second][0]}"
-        without += f" and {_TEXTS[second][1]}"
-    text = f"{name}: {without} the epoch would take {share(diagnosis.saved[first])} less; {remedy_of(remedies)}"
-    if diagnosis.together or not rest:
-        return text
-    also = []
-    for bottleneck in rest:
-        _, without, remedy_of = _TEXTS[bottleneck]
-        remedy = (
-            f" ({remedy_of(remedies)})" if bottleneck in _CHANGED_BY_SETTINGS else ""
-        )
-        also.append(f"{share(diagnosis.saved[bottleneck])} less {without}{remedy}")
-    return f"{text}; also: {' and '.join(also)}"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What limits an epoch, and what to change.
 
+    Attributes:
+        cause: With its evidence, in at most twenty words.
+        remedies: The largest first.
+        limits: The names of the bottlenecks, of a cause that has another figure too.
+    """
 
-class _Remedies:
-    """What to change about each bottleneck, with figures."""
-
-    def __init__(self, diagnosis: Diagnosis, stages: Sequence[Stage]) -> None:
-        self.diagnosis, self.stages = diagnosis, stages
-        self.replayed, self.measured = diagnosis.replayed, diagnosis.measured
-
-    def startup(self) -> str:
-        method = self.replayed.model.start_method
-        spawn = "" if method == "fork" else f"; fork starts faster than {method}"
-        return (
-            f"persistent_workers=true removes most of it after the first epoch{spawn}"
-        )
-
-    def order(self) -> str:
-        suggestions = self.diagnosis.suggestions
-        if not suggestions:
-            return "batches of more even cost help (a larger batch_size, or shuffle)"
-        savings = " or ".join(map(share, suggestions.values()))
-        return f"{' or '.join(suggestions)} would save {savings} of the epoch"
-
-    def memory(self) -> str:
-        fewest = refused_by(self.diagnosis.result, self.diagnosis.best)[0]
-        return f"{counted(fewest.num_workers, 'worker')} did not fit ({fewest.reason})"
-
-    def competition(self) -> str:
-        model = self.replayed.model
-        alone_s, beside_s = (
-            model.trials[0].records.loop.step_s,
-            model.fewest_workers.records.loop.step_s,
-        )
-        took = f"with workers it takes {seconds(beside_s)} per batch on {counted(self.replayed.best.cpus, 'CPU')}"
-        fewer = "fewer threads for the step (torch.set_num_threads) or more CPUs help"
-        return f"{took} instead of {seconds(alone_s)}; {self._cheaper}, {fewer}{_more_workers(self.diagnosis)}"
-
-    def step(self) -> str:
-        # The step is a mean; the batch, a mean of logarithms, may be a little less.
-        step_s = min(self.measured.step_s or 0.0, self._batch_s)
-        takes = f"the training step takes {seconds(step_s)} of {seconds(self._batch_s)} per batch"
-        return f"{takes}{_more_workers(self.diagnosis)}"
-
-    def sampler(self) -> str:
-        takes = f"drawing the indices of a batch takes the main process {seconds(self.replayed.model.loop.sampler_s)}"
-        return f"{takes}: a cheaper sampler helps, and no number of workers does"
-
-    def transfer(self) -> str:
-        return (
-            f"transferring a batch from a worker takes {seconds(self.replayed.hand_over_s)}; reduce the data per batch "
-            "(a smaller dtype, conversion on the device), or use fewer and larger tensors"
-        )
-
-    def cpu(self) -> str:
-        cpus = 2 * self.replayed.best.cpus
-        saved = self.replayed.saved(Bottleneck.COMPETITION, cpus=cpus)
-        step = (
-            ", a training step that needs less CPU" if self.diagnosis.has_step else ""
-        )
-        cheaper = (
-            f"{self._cheaper}{step} or more CPUs help{_more_workers(self.diagnosis)}"
-        )
-        return (
-            f"with {counted(cpus, 'CPU')} {share(saved)} less; {self.busy}; {cheaper}"
-        )
-
-    def latency(self) -> str:
-        workers, mean = self.replayed.best.num_workers, self.replayed.mean
-        waiting = share(mean.wait_s / mean.making_s if mean.making_s else 0.0)
-        more = "more workers than CPUs help"
-        if workers == self.diagnosis.result.most_fed:
-            more = "more shards would feed more workers"
-        elif not workers and any(
-            trial.num_workers and trial.objective_s
-            for trial in self.diagnosis.result.trials
-        ):
-            starts_once = Bottleneck.STARTUP in self.diagnosis.saved
-            more = (
-                "workers that start once would help"
-                if starts_once
-                else "no workers that were measured help"
-            )
-        stage = dearest(self.stages, computing=False)
-        waits = f"; it waits in {_named(stage)}" if stage else ""
-        load = (
-            f"loading a batch takes {seconds(mean.making_s)}, {waiting} of it I/O wait"
-        )
-        return f"{load}: {more} ({counted(workers, 'worker')} used){waits}"
+    cause: str
+    remedies: tuple[Remedy, ...]
+    limits: str
 
     @property
-    def busy(self) -> str:
-        """How busy the CPUs are."""
-        cpu_s = self.measured.cpu_s
-        if cpu_s is None or not self._batch_s:
-            return "CPU time unknown"
-        utilization = share(min(1.0, cpu_s / (self.replayed.best.cpus * self._batch_s)))
-        return f"CPU utilization {utilization}, {seconds(cpu_s)} of CPU time per batch"
-
-    @property
-    def _cheaper(self) -> str:
-        stage = dearest(self.stages, computing=True)
-        return f"a cheaper {_named(stage)}" if stage else "cheaper transforms"
-
-    @property
-    def _batch_s(self) -> float:
-        if self.measured.batch_s:
-            return self.measured.batch_s.value
-        return (self.measured.step_s or 0.0) + (self.measured.wait_s or 0.0)
+    def kind(self) -> tuple[str, ...]:
+        """What is equal for two configurations that need the same: cause and remedies
+        without figures."""
+        return self.limits, *(remedy.text for remedy in self.remedies)
 
 
-# The name of each bottleneck, what is taken away, and the remedy.
-_TEXTS: dict[Bottleneck, tuple[str, str, Callable[[_Remedies], str]]] = {
-    Bottleneck.STARTUP: ("start-up-bound", "without the start-up of workers", _Remedies.startup),
-    Bottleneck.ORDER: ("head-of-line blocking", "with batches in any order", _Remedies.order),
-    Bottleneck.MEMORY: ("memory-bound", "with memory for more workers", _Remedies.memory),
-    Bottleneck.COMPETITION: (
-        "workers compete with the training step", "with an undisturbed step", _Remedies.competition,
-    ),
-    Bottleneck.STEP: ("step-bound", "with an instant training step", _Remedies.step),
-    Bottleneck.SAMPLER: ("sampler-bound", "without the sampler", _Remedies.sampler),
-    Bottleneck.TRANSFER: ("transfer-bound", "without transfers", _Remedies.transfer),
-    Bottleneck.CPU: ("CPU-bound", "with enough CPUs", _Remedies.cpu),
-    Bottleneck.LATENCY: ("latency-bound", "without I/O wait", _Remedies.latency),
-}  # fmt: skip
-# Whose remedies are settings of the loader, the step or the machine: they are named
-# though others limit the epoch more.
-_CHANGED_BY_SETTINGS = {
-    Bottleneck.STARTUP,
-    Bottleneck.ORDER,
-    Bottleneck.MEMORY,
-    Bottleneck.COMPETITION,
-}
-
-
-def dearest(stages: Sequence[Stage], *, computing: bool) -> Stage | None:
-    """The stage that saves most if it takes no time, of those that compute or of those
-    that wait; None without any."""
-    saving = [stage for stage in stages if stage.saved and not stage.depth]
-    of_kind = [stage for stage in saving if (stage.cpu_share >= _COMPUTES) == computing]
-    return max(of_kind, key=lambda stage: stage.saved or 0.0, default=None)
-
-
-def _named(stage: Stage) -> str:
-    place = f" at {stage.place}" if stage.place else ""
-    return (
-        f"{stage.name} ({share(stage.share)} of a sample's time{place}; the epoch would take {share(stage.saved)} less "
-        "without it)"
+def of(diagnosis: Diagnosis, stages: Sequence[Stage] = ()) -> Advice:
+    """The cause of the largest part of the time, and the remedies that save most."""
+    evidence = Evidence(diagnosis, stages)
+    remedies = sorted(_remedies(evidence), key=lambda remedy: -remedy.saved)
+    worth = []
+    for remedy in remedies[:_MOST_REMEDIES]:
+        if remedy.saved > _AS_MUCH * remedies[0].saved:
+            worth.append(remedy)
+    return Advice(
+        cause=_cause(evidence), remedies=tuple(worth), limits=_limits(evidence)
     )
+
+
+def details(diagnosis: Diagnosis) -> Iterator[str]:
+    """What is saved without each bottleneck, how busy the CPUs are, costs that depend on
+    the position, other settings, and the upper bound of what a faster loader saves."""
+    if diagnosis.is_noisy:
+        return
+    evidence = Evidence(diagnosis, ())
+    yield from _savings(diagnosis)
+    yield evidence.busy
+    yield from filter(None, (_dear_transfer(diagnosis), _more_workers(diagnosis)))
+    yield from _further(diagnosis)
+
+
+def _savings(diagnosis: Diagnosis) -> Iterator[str]:
+    """What is saved without each bottleneck, or without two of them together."""
+    saved = {LIMITS[limit].without: saved for limit, saved in diagnosis.saved.items()}
+    if diagnosis.together:
+        saved = {" and ".join(saved): max(saved.values())}
+    for without, saved_share in saved.items():
+        yield f"{without} the epoch would take {share(saved_share)} less"
+
+
+def _limits(evidence: Evidence) -> str:
+    """The names of what limits together, or of the first limit."""
+    bottlenecks = evidence.diagnosis.bottlenecks
+    if not evidence.diagnosis.together:
+        bottlenecks = bottlenecks[:1]
+    return " and ".join(LIMITS[limit].name for limit in bottlenecks)
+
+
+def _cause(evidence: Evidence) -> str:
+    diagnosis = evidence.diagnosis
+    first = next(iter(diagnosis.bottlenecks), None)
+    if diagnosis.together:
+        alone = "without one alone the epoch is hardly shorter"
+        return f"{_limits(evidence)} limit together: {alone}"
+    # why no workers are best; a training step or a sampler is a better reason
+    if first is None or first.part is Part.MAKING:
+        transfer = _dear_transfer(diagnosis)
+        if transfer:
+            return transfer
+    indexed = _worth_indexing(diagnosis.result)
+    if first is None and indexed is not None:
+        times = number(indexed.samples_s / indexed.whole_s, ROUGHLY)
+        return (
+            f"samples are collated one by one; whole batches load {times} times as fast"
+        )
+    if first is None:
+        return (
+            "no single cost limits: removing any saves less than a tenth of the epoch"
+        )
+    return LIMITS[first].cause(evidence)
+
+
+def _remedies(evidence: Evidence) -> Iterator[Remedy]:
+    diagnosis = evidence.diagnosis
+    if not diagnosis.together:
+        for limit in diagnosis.bottlenecks:
+            yield from LIMITS[limit].remedies(evidence)
+    for setting, saved in diagnosis.suggestions.items():
+        yield Remedy(f"{setting} saves {{}} of the epoch", saved)
+    for workers, saved in diagnosis.more_workers.items():
+        yield Remedy(f"{workers} saves {{}} of the epoch: raise max_workers", saved)
+    yield from _index_whole_batches(diagnosis)
 
 
 def fed_steps(workers_of: Mapping[float, int | None]) -> str:
@@ -208,15 +135,8 @@ def fed_steps(workers_of: Mapping[float, int | None]) -> str:
     return f"workers that keep a training step busy (predicted, at most 5 % waiting): {', '.join(fed)}{rest}"
 
 
-def further(diagnosis: Diagnosis) -> Iterator[str]:
-    """Costs that depend on the position, settings that save time, and the upper bound
-    of what a faster loader saves."""
-    if diagnosis.is_noisy:
-        return
+def _further(diagnosis: Diagnosis) -> Iterator[str]:
     rise, step_share = diagnosis.replayed.rise, diagnosis.account.share(Part.STEP)
-    dear_transfer = _dear_transfer(diagnosis)
-    if dear_transfer:
-        yield dear_transfer
     if max(rise, 1 / rise) >= _WORTH_A_LINE:
         yield (
             f"a batch in the last third of the epoch costs {rise:.2g} times as much as one in the first: "
@@ -228,8 +148,8 @@ def further(diagnosis: Diagnosis) -> Iterator[str]:
     )
     if uneven:
         yield uneven
-    if diagnosis.suggestions and Bottleneck.ORDER not in diagnosis.bottlenecks:
-        yield _Remedies(diagnosis, ()).order()
+    for setting, saved in diagnosis.suggestions.items():
+        yield f"{setting} would save {share(saved)} of the epoch (predicted)"
     if diagnosis.has_step and step_share:
         bound = 1 / step_share
         gain = (
@@ -274,20 +194,22 @@ def on_samples(result: SearchRecord) -> tuple[str, ...]:
 
 
 def _whole_batches(result: SearchRecord) -> Iterator[str]:
-    """That whole batches can be indexed, if they were tried, were equal and are much
-    faster."""
-    facts, loader = result.facts, result.configuration.loader
-    if facts is None or facts.whole_batches is None:
+    """How whole batches are indexed, and what was measured, if it is worth it."""
+    facts, loader, indexed = (
+        result.facts,
+        result.configuration.loader,
+        _worth_indexing(result),
+    )
+    if facts is None or indexed is None:
         return
-    samples_s, whole_s = facts.whole_batches.samples_s, facts.whole_batches.whole_s
-    if samples_s >= _WORTH_A_LINE * whole_s:
-        sampler = "RandomSampler" if facts.is_shuffled else "SequentialSampler"
-        batches = f"BatchSampler({sampler}(dataset), {loader.batch_size}, drop_last={loader.drop_last})"
-        yield (
-            f"index whole batches: dataset[indices] gives equal batches {ratio(samples_s / whole_s)} as fast as "
-            f"samples that are collated (tried without workers: {seconds(whole_s)} instead of {seconds(samples_s)}); "
-            f"DataLoader(dataset, batch_size=None, sampler={batches})"
-        )
+    sampler = "RandomSampler" if facts.is_shuffled else "SequentialSampler"
+    batches = f"BatchSampler({sampler}(dataset), {loader.batch_size}, drop_last={loader.drop_last})"
+    tried = f"{seconds(indexed.whole_s)} instead of {seconds(indexed.samples_s)}"
+    times = ratio(indexed.samples_s / indexed.whole_s)
+    yield (
+        f"index whole batches: dataset[indices] gives equal batches {times} as fast as samples that are collated "
+        f"(tried without workers: {tried}); DataLoader(dataset, batch_size=None, sampler={batches})"
+    )
 
 
 def _threads_beside(trials: Sequence[Trial]) -> Iterator[str]:
@@ -309,21 +231,35 @@ def _threads_beside(trials: Sequence[Trial]) -> Iterator[str]:
         yield line
 
 
-def _noise(diagnosis: Diagnosis) -> str:
-    steal = share((diagnosis.best.noise or Noise()).steal)
-    took = f"the hypervisor took {steal} of the CPU time"
-    return f"too much noise to identify the bottleneck: {took}; measure again on a quiet machine"
+def _index_whole_batches(diagnosis: Diagnosis) -> Iterator[Remedy]:
+    """The remedy, if it is worth a change of the program."""
+    indexed = _worth_indexing(diagnosis.result)
+    if indexed is not None:
+        saved = diagnosis.account.share(Part.MAKING) * (
+            1 - indexed.whole_s / indexed.samples_s
+        )
+        text = "indexing whole batches (batch_size=None, a BatchSampler) saves about {}"
+        yield Remedy(f"{text} of the epoch", saved)
+
+
+def _worth_indexing(result: SearchRecord) -> WholeBatches | None:
+    """The times of whole batches, if they were tried, were equal and are much
+    faster."""
+    indexed = result.facts.whole_batches if result.facts else None
+    if indexed is None or indexed.samples_s < _WORTH_A_LINE * indexed.whole_s:
+        return None
+    return indexed
 
 
 def _dear_transfer(diagnosis: Diagnosis) -> str:
-    """Why workers do not help, if the transfer of a batch takes longer than loading it;
-    else empty."""
+    """Why workers do not help, if moving a batch takes longer than loading it; else
+    empty."""
     replayed = diagnosis.replayed
     load_s, hand_over_s = replayed.mean.making_s, replayed.hand_over_s
     if diagnosis.best.num_workers or hand_over_s <= load_s:
         return ""
-    times = f"{seconds(load_s)} against {seconds(hand_over_s)}"
-    return f"loading a batch takes less time than its transfer ({times}){_more_workers(diagnosis)}"
+    moved = f"moving it from a worker takes {roughly(hand_over_s)}"
+    return f"a batch is loaded in {roughly(load_s)}; {moved}"
 
 
 def _more_workers(diagnosis: Diagnosis) -> str:
@@ -332,6 +268,6 @@ def _more_workers(diagnosis: Diagnosis) -> str:
     best = diagnosis.best.num_workers
     more = [number for number in diagnosis.result.measured_numbers if number > best]
     if not more:
-        return "; more workers were not measured"
+        return "more workers were not measured"
     numbers = f"{more[0]} to {more[-1]}" if len(more) > 1 else more[0]
-    return f"; {'more ' if best else ''}workers ({numbers} measured) do not help"
+    return f"{'more ' if best else ''}workers ({numbers} measured) do not help"

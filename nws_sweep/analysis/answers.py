@@ -1,14 +1,21 @@
-"""The first line of an answer: how it was found, the settings, and what may change
-them; the load beside it. Pure."""
+"""The answer of a search in the form that every answer has, its first line, and the load
+beside it. Pure."""
 
+import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from nws_sweep.analysis import what_if
+from nws_sweep.analysis.time_ratios import ratio_of
+from nws_sweep.model import choice
 from nws_sweep.model.known import FEW_CPUS
-from nws_sweep.records import SearchRecord, Status, Trial, Verdict
-from nws_sweep.units import ratio, seconds
+from nws_sweep.records import LoaderSettings, SearchRecord, Status, Trial, Verdict
+from nws_sweep.units import ROUGHLY, number, ratio, seconds
+
+NOTHING_MEASURED = "nothing could be measured"
+_MOST_NAMED = 3  # settings that are as fast
+_GAP = "   "  # between the settings and what is said about them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +28,7 @@ class Answer:
     Attributes:
         answer: The settings, their gain with one interval, and what is as fast; also
             that it is not certain.
+        note: What takes the answer back, such as other programs; empty if nothing does.
         why: The cause of the largest part of the time, with its evidence; empty if it
             is unknown.
         remedies: What to change next, with what each would save, the largest first: at
@@ -29,6 +37,7 @@ class Answer:
     """
 
     answer: str
+    note: str = ""
     why: str = ""
     remedies: tuple[str, ...] = ()
     cost: str = ""
@@ -36,67 +45,157 @@ class Answer:
     @property
     def rows(self) -> list[tuple[str, str]]:
         """The lines below the first as pairs of a label and its text."""
-        rows = [("why", self.why), ("next", "; ".join(self.remedies))]
-        rows.append(("cost", self.cost))
+        rows = [("note", self.note), ("why", self.why)]
+        rows += [("next", "; ".join(self.remedies)), ("cost", self.cost)]
         return [(label, text) for label, text in rows if text]
 
     @property
     def lines(self) -> list[str]:
-        """The lines as plain text, at most four."""
-        return [self.answer, *(f"{label:<6} {text}" for label, text in self.rows)]
+        """The lines as plain text, at most five."""
+        return [self.answer, *(line(label, text) for label, text in self.rows)]
 
 
-NOTHING_MEASURED = "no candidate could be measured"
+def line(label: str, text: str) -> str:
+    """A line below the first."""
+    return f"{label:<6} {text}"
 
 
-def first_line(result: SearchRecord, best: Trial | None, settings: str) -> str:
-    """How the answer was found, and the answer: ``best: num_workers=4 (measured)``.
+def line_of_search(result: SearchRecord, best: Trial | None) -> str:
+    """The settings, their gain, and what is as fast: ``num_workers=2   1.9 times as fast
+    as 0 (1.6 to 2.2), as fast as 4``.
 
     Args:
         result: Of the search; with the records of its batches, an undecided line has a
             prediction.
         best: The fastest trial so far.
-        settings: What the line recommends, such as ``num_workers=4``.
     """
     status = result.status
     if best is None or status is None:
         return NOTHING_MEASURED
     if status is Status.UNDECIDED:
         return _undecided(result, best)
+    gain = ", ".join(_gains(result, best))
+    still_open = what_is_open(result)
     if status is Status.PROVISIONAL:
-        return f"best so far: {settings} (provisional: {what_is_open(result)})"
-    return f"best: {settings} (measured)"
+        line = f"{settings_of(result, best)} so far"
+        still_open = f"not certain: {still_open}"
+    else:
+        line = settings_of(result, best)
+    return f"{line}{_GAP}{'; '.join(filter(None, (gain, still_open)))}"
+
+
+def settings_of(result: SearchRecord, best: Trial) -> str:
+    """The recommended settings, such as ``num_workers=4 prefetch_factor=8``."""
+    differing = result.configuration.differing(best.settings)
+    settings = f"num_workers={best.num_workers} {differing}".rstrip()
+    return f"{settings}{result.configuration.rank_suffix}"
 
 
 def what_is_open(result: SearchRecord) -> str:
-    """Why more measuring, or another search, may change the answer, and how much; empty
-    if nothing is open."""
-    ties = about_ties(result.verdict) if result.verdict and result.verdict.tied else ""
-    return "; ".join(filter(None, (result.doubt, ties)))
+    """Why more measuring, or another search, may change the answer; empty if nothing is
+    open."""
+    if result.verdict and result.verdict.tied:
+        return about_ties(result.verdict)
+    return result.doubt
 
 
 def about_ties(verdict: Verdict) -> str:
-    """Names the candidates that are statistically tied with the recommended one, and
-    the time to decide."""
+    """Names the settings that may be as fast as the recommended ones, and the time to
+    decide."""
     chosen = verdict.recommended
-    ties = sorted({(tied.num_workers, tied.differing(chosen)) for tied in verdict.tied})
-    names = ", ".join(f"{number} {differing}".rstrip() for number, differing in ties)
-    are = "is" if len(ties) == 1 else "are"
-    more = f"about {seconds(verdict.seconds_to_decide or 0.0)} more measurement should decide"
-    return f"num_workers={names} {are} statistically tied with {chosen.num_workers}; {more}"
+    tied = sorted(verdict.tied, key=choice.size)
+    names = [_beside(chosen, settings) for settings in tied]
+    more = seconds(verdict.seconds_to_decide or 0.0, ROUGHLY)
+    return f"{_listed(names)} may be as fast, about {more} more decide"
+
+
+def cost_of(result: SearchRecord, best: Trial | None) -> str:
+    """What a search cost, such as ``6.8 s, 1.5 epochs``; empty if it took no time."""
+    if not result.cost_s:
+        return ""
+    cost = seconds(result.cost_s, ROUGHLY)
+    if best and best.measurement and best.measurement.epoch_s:
+        epochs = result.cost_s / best.measurement.epoch_s
+        cost += f", {number(epochs, ROUGHLY)} epochs"
+    return cost
+
+
+def _gains(result: SearchRecord, best: Trial) -> Iterator[str]:
+    """How much faster the best is than no workers, or else than the fastest other
+    settings; then what is as fast."""
+    compared = _compared(result, best)
+    if not compared:
+        if not result.doubt:
+            yield "nothing else could be measured"
+        return
+    baseline = _baseline(compared, best)
+    gain = ratio_of(best, baseline)
+    if gain:
+        yield gain.as_fast_as(_beside(best.settings, baseline.settings))
+    compared.remove(baseline)
+    equal = _as_fast(result, best, compared)
+    if names := [_beside(best.settings, trial.settings) for trial in equal]:
+        yield f"as fast as {_listed(names)}"
+
+
+def _baseline(compared: Sequence[Trial], best: Trial) -> Trial:
+    """The trial without workers; the fastest, if the best is without workers itself, or
+    none of them is."""
+    for trial in compared:
+        if best.num_workers and not trial.num_workers:
+            return trial
+    return min(compared, key=lambda trial: trial.objective_s or 0.0)
+
+
+def _as_fast(
+    result: SearchRecord, best: Trial, compared: Sequence[Trial]
+) -> Iterator[Trial]:
+    """The trials whose ratio to the best may be 1, and is 1 but for the tolerance;
+    without those that are still open."""
+    tied = result.verdict.tied if result.verdict else ()
+    close = math.log1p(result.configuration.search.tolerance)
+    for trial in compared:
+        gain = ratio_of(best, trial)
+        if gain is None or gain.half_width is None or gain.is_certain:
+            continue
+        if abs(gain.log) <= close and trial.settings not in tied:
+            yield trial
+
+
+def _compared(result: SearchRecord, best: Trial) -> list[Trial]:
+    """The measured trials beside the best, ascending by num_workers."""
+    compared = []
+    for trial in result.trials:
+        if trial.objective_s is not None and trial.settings != best.settings:
+            compared.append(trial)
+    return sorted(compared, key=lambda trial: trial.num_workers)
+
+
+def _beside(best: LoaderSettings, compared: LoaderSettings) -> str:
+    """Names settings by what tells them from the best: the number of workers, if that
+    differs."""
+    if compared.num_workers != best.num_workers:
+        return str(compared.num_workers)
+    return f"{compared.num_workers} {compared.differing(best)}".rstrip()
+
+
+def _listed(names: Sequence[str]) -> str:
+    distinct = [*dict.fromkeys(names)]
+    shown = ", ".join(distinct[:_MOST_NAMED])
+    return f"{shown}, ..." if len(distinct) > _MOST_NAMED else shown
 
 
 def _undecided(result: SearchRecord, best: Trial) -> str:
-    measured = f"num_workers={', '.join(map(str, result.measured_numbers))}"
-    reason = f"only {measured} was measured: {result.doubt}"
+    measured = ", ".join(map(str, result.measured_numbers))
+    line = f"undecided{_GAP}only num_workers={measured} was measured: {result.doubt}"
     recorded = what_if.of(result, best)
     if recorded is None:
-        return f"undecided; {reason}"
-    number, speed_up = recorded.promising()
-    if number in result.measured_numbers:
-        return f"undecided; predicted: no gain over {measured}; {reason}"
-    gain = f"{ratio(speed_up)} as fast as {best.num_workers}"
-    return f"undecided; predicted: num_workers={number}, {gain}; {reason}"
+        return line
+    workers, speed_up = recorded.promising()
+    if workers in result.measured_numbers:
+        return f"{line}; no other is predicted to be faster"
+    times = ratio(speed_up).rstrip("x")
+    return f"{line}; {workers} is predicted {times} times as fast as {best.num_workers}"
 
 
 def load(results: Sequence[SearchRecord]) -> str:
@@ -120,4 +219,4 @@ def load(results: Sequence[SearchRecord]) -> str:
         {result.host.usable_cores or result.host.usable_cpus for result in results}
     )
     cpus = f"{' or '.join(f'{total:g}' for total in totals)} CPU{'' if totals == [1] else 's'}"
-    return f"other programs used {share} of {cpus}: times are of what was left"
+    return f"other programs used {share} of {cpus}: measure again without them"

@@ -10,7 +10,6 @@ from nws_sweep.records import (
     NO_STEP,
     ONLINE_STRATEGY,
     SearchRecord,
-    Status,
     Trial,
     TrialState,
     dataset_facts,
@@ -35,28 +34,45 @@ _LONGEST_LIST = 300  # characters
 _WITHOUT_A_DEVICE = (NO_STEP, "nws_sweep.dataloading.training_steps.Sleep")
 
 
+def note(result: SearchRecord, best: Trial | None) -> str:
+    """What takes the answer back, the most serious first; empty if nothing does."""
+    if best is None:
+        return ""
+    return next(_against(result, best), "")
+
+
+def _against(result: SearchRecord, best: Trial) -> Iterator[str]:
+    """Yields what may make the samples wrong, then what may make the times wrong."""
+    if result.facts and result.facts.handles and best.num_workers > 1:
+        yield dataset_facts.shared_handles_warning(result.facts)
+    if result.facts and result.facts.generators and best.num_workers:
+        yield dataset_facts.equal_draws_warning(", ".join(result.facts.generators))
+    yield from _about_workers(result.trials)
+    load = answers.load([result])
+    if load:
+        yield load
+    yield from _about_noise(result.trials)
+
+
 def on(
     result: SearchRecord, best: Trial | None, diagnosis: Diagnosis | None
 ) -> Iterator[str]:
-    """Yields the warnings about the answer of a search; ``best`` is the recommended
-    trial, if any.
+    """Yields the warnings about the answer of a search, besides ``note``; ``best`` is the
+    recommended trial, if any.
 
-    What is open about an answer that is not measured stands in its first line
-    (``answers.first_line``).
+    What is open stands in the first line (``answers.line_of_search``).
     """
-    still_open = answers.what_is_open(result)
-    if result.status is Status.MEASURED and still_open:
-        yield still_open
     wrong = [
         trial for trial in result.trials if trial.state is TrialState.WRONG_SAMPLES
     ]
     if wrong:
         yield f"num_workers={wrong[0].num_workers} is excluded: {wrong[0].reason}"
     if best is not None:
-        yield from _about_workers(result.trials)
+        yield from [*_against(result, best)][1:]
         yield from _about_edge(diagnosis)
         yield from _about_dataset(result, best)
-    yield from _about_noise(result.trials)
+    else:
+        yield from _about_noise(result.trials)
     yield from dict.fromkeys(
         warning for trial in result.trials for warning in trial.warnings
     )
@@ -74,7 +90,7 @@ def _about_workers(trials: Sequence[Trial]) -> Iterator[str]:
         ):
             reasons.append(trial.reason)
     if reasons and len(reasons) == len(workers):
-        yield f"every candidate with workers failed; first reason: {reasons[0]}"
+        yield f"every num_workers above 0 failed: {reasons[0]}"
 
 
 def _about_edge(diagnosis: Diagnosis | None) -> Iterator[str]:
@@ -87,11 +103,7 @@ def _about_edge(diagnosis: Diagnosis | None) -> Iterator[str]:
 
 
 def _about_dataset(result: SearchRecord, best: Trial) -> Iterator[str]:
-    """Says what workers share although each needs a separate one, and the reverse."""
-    if result.facts and result.facts.handles and best.num_workers > 1:
-        yield dataset_facts.shared_handles_warning(result.facts)
-    if result.facts and result.facts.generators and best.num_workers:
-        yield dataset_facts.equal_draws_warning(", ".join(result.facts.generators))
+    """Says what each worker keeps for itself."""
     if (
         best.settings.persistent_workers
         and not result.configuration.loader.persistent_workers

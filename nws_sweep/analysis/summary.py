@@ -2,13 +2,14 @@
 and tables are rendered."""
 
 import functools
-import math
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nws_sweep.analysis import accounts, advice, answers, caveats, what_if
+from nws_sweep.analysis import accounts, advice, answers, caveats, rates, what_if
+from nws_sweep.analysis.advice import Advice
+from nws_sweep.analysis.answers import Answer
 from nws_sweep.analysis.diagnosis import Diagnosis, diagnose
 from nws_sweep.analysis.stage_savings import stages_of, with_workers
 from nws_sweep.analysis.time_ratios import Ratio, ratio_of
@@ -37,14 +38,19 @@ class Conclusions:
     Attributes:
         diagnosis: Of the only configuration, with its records; None for one of several.
         bottlenecks: The most important first; None if batches were not recorded.
-        explanation: Why the best is the best: bottlenecks, further gains, which
-            training steps it feeds.
-        warnings: Lines that question the answer or suggest how to improve it.
+        answer: What is shown of the configuration everywhere.
+        kind: What is equal for configurations that need the same: the settings, the
+            cause and the remedies without figures.
+        details: What else is known about the time of an epoch.
+        warnings: Lines that question the answer or suggest how to improve it, besides
+            its note.
     """
 
     diagnosis: Diagnosis | None
     bottlenecks: tuple[Bottleneck, ...] | None
-    explanation: tuple[str, ...]
+    answer: Answer
+    kind: tuple[str, ...]
+    details: tuple[str, ...]
     warnings: tuple[str, ...]
 
 
@@ -70,22 +76,46 @@ class ConfigurationSummary:
     def conclusions(self) -> "Conclusions":
         """What the records of batches say; they are read from the disk, and not kept
         for several configurations."""
-        recorded = self.run.recorded
-        diagnosis = diagnose(recorded, self.best)
-        lines: list[str] = []
-        if self.best and diagnosis:
-            stages = stages_of(recorded, self.best, diagnosis.replayed)
-            lines += [advice.sentence(diagnosis, stages), *advice.further(diagnosis)]
-        lines += [accounts.line(self.best), *advice.on_samples(recorded)]
-        predictions = what_if.of(recorded, self.best) if self.is_only else None
+        recorded, best = self.run.recorded, self.best
+        diagnosis = diagnose(recorded, best)
+        advised: Advice | None = None
+        details: list[str] = []
+        if best and diagnosis:
+            stages = stages_of(recorded, best, diagnosis.replayed)
+            advised = advice.of(diagnosis, stages)
+            details += advice.details(diagnosis)
+        details += [accounts.line(best), *advice.on_samples(recorded)]
+        predictions = what_if.of(recorded, best) if self.is_only else None
         if predictions and not predictions.step_s:
-            lines.append(advice.fed_steps(predictions.feeding()))
+            details.append(advice.fed_steps(predictions.feeding()))
+        if recorded.stop_reason:
+            details.append(f"stopped: {recorded.stop_reason}")
+        settings = answers.settings_of(recorded, best) if best else ""
         return Conclusions(
             diagnosis=diagnosis if self.is_only else None,
             bottlenecks=diagnosis.bottlenecks if diagnosis else None,
-            explanation=tuple(filter(None, lines)),
-            warnings=tuple(caveats.on(self.run.result, self.best, diagnosis)),
+            answer=Answer(
+                answer=answers.line_of_search(recorded, best),
+                note=caveats.note(recorded, best),
+                why=advised.cause if advised else "",
+                remedies=tuple(map(str, advised.remedies)) if advised else (),
+                cost=answers.cost_of(recorded, best),
+            ),
+            kind=(settings, *(advised.kind if advised else ())),
+            details=tuple(filter(None, details)),
+            warnings=tuple(caveats.on(recorded, best, diagnosis)),
         )
+
+    @property
+    def conclusion(self) -> Answer:
+        """The answer, why, and what next: what is shown of it everywhere."""
+        return self.conclusions.answer
+
+    @property
+    def details(self) -> tuple[str, ...]:
+        """What ``-v``, the report and the page show besides: figures, then warnings."""
+        warnings = (f"warning: {line}" for line in self.conclusions.warnings)
+        return (*self.conclusions.details, *warnings)
 
     @property
     def status(self) -> Status | None:
@@ -97,29 +127,6 @@ class ConfigurationSummary:
         """The recommended trial; None if nothing was measured, or only the candidates
         that are measured first."""
         return None if self.status is Status.UNDECIDED else self.best
-
-    def first_line(self, settings: str) -> str:
-        """Says how the answer was found, and the answer, with these settings of the
-        best."""
-        result = (
-            self.run.recorded if self.status is Status.UNDECIDED else self.run.result
-        )
-        return answers.first_line(result, self.best, settings)
-
-    @functools.cached_property
-    def headline(self) -> str:
-        """The first line of the answer."""
-        if self.best is None:
-            return self.first_line("")
-        workers = (
-            f"num_workers={self.best.num_workers} {self.changed_settings}".rstrip()
-        )
-        return self.first_line(f"{workers}{self.configuration.rank_suffix}")
-
-    @property
-    def load(self) -> str:
-        """What other programs used of the CPUs; empty if it was next to nothing."""
-        return answers.load([self.run.result])
 
     @property
     def diagnosis(self) -> Diagnosis | None:
@@ -162,28 +169,8 @@ class ConfigurationSummary:
         return rate.value if rate else 0.0
 
     def rate(self, trial: Trial) -> Estimate | None:
-        """Computes the samples per second of an epoch with its start; the steady ones
-        without a length; None without.
-
-        The interval is that of the time of a batch.
-        """
-        measured = trial.measurement
-        steady = measured.rate if measured else None
-        batches, facts = trial.batches, self.run.result.facts
-        if not (
-            measured and measured.batch_s and measured.epoch_s and steady and batches
-        ):
-            return steady
-        samples = batches * measured.batch_s.value * steady.value
-        counted = (
-            facts.samples_of(trial.settings, self.configuration.ranks)
-            if facts
-            else None
-        )
-        # the last one may be shorter
-        if counted and math.ceil(counted / (trial.settings.batch_size or 1)) == batches:
-            samples = counted
-        return steady.scaled(samples / (measured.epoch_s * steady.value))
+        """The samples per second of tables and pictures (``rates.rate``)."""
+        return rates.rate(trial, self.run.result)
 
     @property
     def trials(self) -> tuple[Trial, ...]:
@@ -271,33 +258,15 @@ class Summary:
         )
 
     @property
-    def explanations(self) -> tuple[str, ...]:
-        """The explanation of a single configuration in full, or the first line of each
-        of several, with labels."""
-        most = None if len(self.configurations) == 1 else 1
-        return tuple(
-            f"{c.label}: {line}"
-            for c in self.configurations
-            for line in c.conclusions.explanation[:most]
-        )
+    def identities(self) -> tuple[str, ...]:
+        """The columns that tell the rows of a table apart; the dataset of a single
+        configuration."""
+        return self.distinguishing or self.varying
 
     @property
-    def headlines(self) -> tuple[str, ...]:
-        """What the report begins with: answers and the load beside them, a line each.
-
-        The first line of a single configuration; of several, with labels, those that
-        are not measured.
-        """
-        if len(self.configurations) == 1:
-            (only,) = self.configurations
-            return tuple(filter(None, (only.headline, only.load)))
-        load = answers.load([run.result for run in self.stored.runs])
-        unsure = [
-            c
-            for c in self.configurations
-            if c.status in (Status.PROVISIONAL, Status.UNDECIDED)
-        ]
-        return (*filter(None, [load]), *(f"{c.label}: {c.headline}" for c in unsure))
+    def load(self) -> str:
+        """What other programs used of the CPUs; empty if it was next to nothing."""
+        return answers.load([run.result for run in self.stored.runs])
 
     @property
     def unlike_machines(self) -> str:

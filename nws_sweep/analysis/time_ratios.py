@@ -7,8 +7,6 @@ from enum import Enum
 from nws_sweep import units
 from nws_sweep.records import Estimate, Trial, TrialState
 
-_NARROW = 0.1  # half-width of a ratio that is printed without its interval
-
 
 class Change(str, Enum):
     """The verdict on a ratio of two times."""
@@ -54,15 +52,29 @@ class Ratio:
 
     @property
     def speed_up(self) -> str:
-        """How many times as fast the base is, such as ``1.94x``; with its interval if
-        this is wide."""
-        shown = units.ratio(self.value, self.half_width)
-        if self.half_width is None or self.half_width <= _NARROW:
-            return shown
-        factor = math.exp(self.half_width)
-        low = units.ratio(self.value / factor, self.half_width)
-        high = units.ratio(self.value * factor, self.half_width)
-        return f"{shown} ({low} to {high})"
+        """How many times as fast the base is, with its interval: ``1.9x (1.6 to 2.2)``,
+        or ``2 to 7`` if this is wide."""
+        if self.half_width == 0.0:
+            return "the same"
+        number, between = self._texts
+        return f"{number}x {between}".rstrip() if number else between
+
+    def as_fast_as(self, compared: str) -> str:
+        """How fast the base is: ``1.9 times as fast as 0 (1.6 to 2.2)``."""
+        number, between = self._texts
+        if not number:
+            return f"{between} times as fast as {compared}"
+        times = "" if float(number) == 1.0 else f"{number} times "
+        return f"{times}as fast as {compared} {between}".rstrip()
+
+    @property
+    def _texts(self) -> tuple[str, str]:
+        """The ratio, and its interval in brackets, empty if there is none; or no ratio
+        and a wide interval."""
+        if self.ends is None:
+            return units.number(self.value, units.ROUGHLY), ""
+        number, between = units.quotient(self.value, *self.ends)
+        return (number, f"({between})") if number else ("", between)
 
     @property
     def is_certain(self) -> bool:

@@ -156,7 +156,7 @@ def _swept(
 ) -> SweepResult:
     records: list[SearchRecord] = []
     for number, (name, search) in enumerate(searches, 1):
-        note(f"configuration {number} of {len(searches)}: {name}")
+        note(f"search {number} of {len(searches)}: {name}")
         records.append(_record(search, records))
         storage.save(folder / name, records[-1])
         writer.try_pictures(folder / name)

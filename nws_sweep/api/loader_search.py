@@ -96,9 +96,9 @@ class LoaderSearch:
                 f"the dataset was not made within {units.seconds(START_LIMIT_S)}"
             ) from None
         if is_stored:
-            answer = f"{self._input.name}: {snippets.found_line(record)}"
+            answer = f"{self._input.name}: {snippets.answer_line(record)}"
             self._reporter.answer(
-                f"{answer}, measured at {record.started_at}; reuse=False measures again"
+                f"{answer}; measured at {record.started_at}, reuse=False measures again"
             )
         return record, is_stored
 
@@ -146,7 +146,7 @@ def announcement(loader_input: LoaderInput, start: SearchRecord) -> str:
         numbers += f" to {candidates[-1]}"
     at_most_s = limit_s(configuration)
     limit = (
-        f"at most {units.seconds(at_most_s)}"
+        f"at most {units.duration(at_most_s)}"
         if at_most_s < math.inf
         else "without a time limit"
     )

@@ -165,7 +165,7 @@ def _result(loader_input: LoaderInput, request: Request) -> SearchResult:
 def _warnings(result: SearchResult) -> Iterator[str]:
     """Yields the lines that the caller must not miss, at most one of a kind."""
     if result.status == Status.UNDECIDED:
-        yield result.first_line
+        yield result.conclusion.answer
     excluded, longer = [], []
     for trial in result.trials:
         if trial.state is TrialState.WRONG_SAMPLES:

@@ -210,5 +210,5 @@ def _tuning(result: SearchResult) -> Tuning:
         before=before, after=result.settings, is_decided=True, batch_s=batch_s
     )
     if result.status != Status.MEASURED:
-        return replace(tuning, is_provisional=True, reason=result.first_line)
-    return replace(tuning, reason=next(iter(result.explanation), result.stop_reason))
+        return replace(tuning, is_provisional=True, reason=result.conclusion.answer)
+    return replace(tuning, reason=result.conclusion.why or result.stop_reason)

@@ -30,8 +30,6 @@ class Plan:
     """What a run or a grid will measure."""
 
     configurations: int  # number of points of the grid
-    # the longest list of values of num_workers of any configuration
-    candidates: tuple[int, ...]
     tried: int  # the largest number of candidates that a search tries
     # rough upper limit of the time; None for whole epochs, whose length is unknown
     at_most_s: float | None
@@ -174,7 +172,6 @@ def _plan(
     rules = [point.search for point in checked]
     return Plan(
         configurations=size,
-        candidates=max((search.candidates for search in rules), key=len),
         tried=max(map(most_candidates, rules)),
         at_most_s=at_most_s if at_most_s < math.inf else None,
         varying=varying,

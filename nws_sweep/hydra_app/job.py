@@ -205,7 +205,7 @@ class _Recorder:
 
     def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
         self._save(result)
-        self._view.trial_finished(trial, result.configuration)
+        self._view.trial_finished(trial, result)
 
     def round_finished(self, result_so_far: Callable[[], SearchRecord]) -> None:
         if time.monotonic() - self._saved_at > _SAVE_EVERY_S:

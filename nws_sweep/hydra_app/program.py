@@ -185,10 +185,11 @@ class SearchCallback(ProgramCallback):
         if folder := self.save(record):
             report(folder, prints=self._grid is None)
             for configuration in summarise(storage.find(folder)).configurations:
-                logger.info(
-                    "%s",
-                    configuration.first_line(formats.overrides_in_place(configuration)),
-                )
+                for line in configuration.conclusion.lines:
+                    logger.info("%s", line)
+                overrides = formats.overrides_in_place(configuration)
+                if overrides:
+                    logger.info("set    %s", overrides)
 
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Starts the hook, and makes Hydra catch the end of the job, as it catches

@@ -4,10 +4,10 @@ plain lines elsewhere."""
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -22,10 +22,11 @@ from nws_sweep import units, verbosity
 from nws_sweep.analysis.summary import Summary
 from nws_sweep.errors import printable
 from nws_sweep.hydra_app.grid import Plan
-from nws_sweep.records import Configuration, SearchRecord, Trial
+from nws_sweep.records import SearchRecord, Trial
 from nws_sweep.report import snippets
 from nws_sweep.report.progress_bar import time_left
 from nws_sweep.system import streams
+from nws_sweep.verbosity import Verbosity
 
 # Wide enough for the table of best settings.
 _PLAIN_WIDTH = 160
@@ -56,6 +57,8 @@ class View:
         self._task = self._progress.add_task("", total=None, left="")
         self._label = ""
         self._planned, self._done, self._measured = 1, 0, 0  # configurations
+        # the answer of one search follows at the end; a job of a launcher has no plan
+        self._is_only = False
         self._per_configuration = 1  # candidates
         self._measured_s = 0.0
         self._began = time.monotonic()
@@ -64,26 +67,17 @@ class View:
 
     def announce(self, plan: Plan) -> None:
         """Prints the plan."""
-        count, tried, candidates = plan.configurations, plan.tried, plan.candidates
-        most = units.counted(tried, "candidate")
-        if tried < len(candidates):
-            most = f"{tried} of {len(candidates)} candidates"
-        numbers = ", ".join(map(str, candidates))
-        if len(candidates) > 10:
-            numbers = f"{candidates[0]} to {candidates[-1]}"
-        lengths = (
-            f"at most about {units.seconds(plan.at_most_s)}"
-            if plan.at_most_s
-            else "whole epochs"
-        )
-        self._print(
-            f"{units.counted(count, 'configuration')}, up to {most} each (num_workers {numbers}), {lengths}"
-        )
+        searches = f"{plan.configurations} search{'es' * (plan.configurations > 1)}"
+        lengths = "of whole epochs"
+        if plan.at_most_s:
+            lengths = f"at most about {units.duration(plan.at_most_s)}"
+        self._print(f"{searches}, {lengths}")
         if plan.note:
             self.note(plan.note)
-        self._planned, self._per_configuration = count, tried
+        self._planned, self._per_configuration = plan.configurations, plan.tried
         self._at_most_s = plan.at_most_s or math.inf
-        self._progress.update(self._task, total=count * tried)
+        self._is_only = plan.configurations == 1
+        self._progress.update(self._task, total=plan.configurations * plan.tried)
 
     def status(self, text: str) -> None:
         """Shows what the program is waiting for."""
@@ -106,7 +100,7 @@ class View:
         left = max(0, self._planned - self._done)
         line = self._numbered(label)
         if left and self._measured:
-            line += f"  (about {units.seconds(left * self._measured_s / self._measured)} left)"
+            line += f"  (about {units.duration(left * self._measured_s / self._measured)} left)"
         self._print(line)
 
     def _numbered(self, label: str) -> str:
@@ -120,7 +114,7 @@ class View:
         """Prints a configuration that an earlier program has measured into the same
         folder."""
         self._print(
-            f"{self._numbered(label)}: measured before, {snippets.found_line(result)}"
+            f"{self._numbered(label)}: measured before, {snippets.answer_line(result)}"
         )
         self._progress.update(
             self._task, completed=self._done * self._per_configuration
@@ -139,10 +133,10 @@ class View:
             left=time_left(self._ends_s - now_s),
         )
 
-    def trial_finished(self, trial: Trial, configuration: Configuration) -> None:
-        """Prints a line for a candidate."""
+    def trial_finished(self, trial: Trial, result: SearchRecord) -> None:
+        """Prints that settings were measured, or why they were not."""
         self._progress.advance(self._task)
-        self._print(f"  {snippets.trial_line(trial, configuration)}")
+        self._print(f"  {snippets.trial_line(trial, result)}")
 
     def search_finished(self, result: SearchRecord) -> None:
         """Prints the result of a configuration, which may be reused from an earlier
@@ -150,44 +144,54 @@ class View:
         self._progress.update(
             self._task, completed=self._done * self._per_configuration
         )
-        self._print(f"  {snippets.end_line(result)}")
+        if not self._is_only:
+            self._print(f"  {snippets.answer_line(result)}")
         if result.cost_s:  # not reused
             self._measured += 1
             self._measured_s += time.monotonic() - self._began
-            self._print(f"  {snippets.cost_line(result)}")
 
     def failed(self, reason: str) -> None:
         """Prints that a search failed."""
         self._say(f"  failed: {reason}")
 
     def conclude(self, summary: Summary, written: Sequence[Path]) -> None:
-        """Prints answers, the table of best settings, explanations, failures, warnings
-        and paths of written files."""
+        """Prints the answer, what was measured, failures, and where the report is.
+
+        Of a grid, the table of its answers comes first. Verbose, all details; quiet, the
+        first line or the table, and failures.
+        """
         self.stop()
         if self._is_quiet:
             self._say_answers_and_failures(summary)
             return
         self._console.print()
-        for line in summary.headlines:
-            self._print(line)
-        self._console.print(_best_table(summary))
-        for line in summary.explanations:
-            self._print(f"why: {line}")
-        for line in summary.failures:
-            self._print(f"failed: {line}")
-        for line in summary.all_warnings:
-            self._print(f"warning: {line}")
-        for path in written:
-            self._print(f"wrote {path}")
+        for part in _answer(summary):
+            self._print_part(part)
+        self._say_failures(summary)
+        if verbosity.current() is Verbosity.VERBOSE:
+            self._console.print()
+            for line in snippets.details(summary):
+                self._print(line)
+        if written:
+            self._print(f"report {written[0]}")
+
+    def _say_failures(self, summary: Summary) -> None:
+        for failure in (*summary.failures, *summary.stored.unreadable):
+            self._say(f"failed {failure}")
+
+    def _print_part(self, part: str | Table) -> None:
+        if isinstance(part, Table):
+            self._console.print(part)
+        else:
+            self._print(part)
 
     def _say_answers_and_failures(self, summary: Summary) -> None:
         for configuration in summary.configurations:
             label = (
                 f"{configuration.label}: " if len(summary.configurations) > 1 else ""
             )
-            self._say(f"{label}{configuration.headline}")
-        for line in summary.failures:
-            self._say(f"failed: {line}")
+            self._say(f"{label}{configuration.conclusion.answer}")
+        self._say_failures(summary)
 
     def stop(self) -> None:
         """Ends the live display."""
@@ -218,14 +222,25 @@ def _text(text: str) -> Text:
     return Text(printable(text))
 
 
-def _best_table(summary: Summary) -> Table:
-    table = Table(title=_text("Best settings"), title_justify="left")
-    header, *rows = snippets.best_table(summary)
-    for index, name in enumerate(header):
-        is_identity = index < len(summary.varying)
-        table.add_column(
-            _text(name), justify="left" if is_identity else "right", overflow="fold"
-        )
-    for row in rows:
+def _answer(summary: Summary) -> Iterator[str | Table]:
+    """The lines of the answer, then a short table of what was measured; of a grid, the
+    table of its answers, then the lines."""
+    if len(summary.configurations) > 1:
+        yield _table(snippets.best_table(summary), len(summary.identities))
+        yield from snippets.lines_of(summary)
+        return
+    yield from snippets.lines_of(summary)
+    measured = snippets.measured_table(summary.configurations[0])
+    if 1 < len(measured) <= snippets.MOST_ROWS + 1:
+        yield _table(measured, 0)
+
+
+def _table(rows: Sequence[Sequence[str]], identities: int) -> Table:
+    """A table with its header; the first columns are names, the others numbers."""
+    table = Table()
+    for index, name in enumerate(rows[0]):
+        justify: JustifyMethod = "left" if index < identities else "right"
+        table.add_column(_text(name), justify=justify, overflow="fold")
+    for row in rows[1:]:
         table.add_row(*map(_text, row))
     return table

@@ -218,13 +218,9 @@ class SearchRecord:
             numbers = {*self.configuration.search.candidates, *self.measured_numbers}
             if len(numbers) > 1:
                 return ""
-            return f"num_workers={min(numbers)} was the only candidate, so it was compared with no other"
+            return "no other num_workers was measured"
         if not self.complete:
-            count = sum(trial.objective_s is not None for trial in self.trials)
-            measured = f"{count} candidate{' was' if count == 1 else 's were'} measured"
-            return (
-                f"the search {'failed' if self.error else 'did not finish'}; {measured}"
-            )
+            return f"the search {'failed' if self.error else 'did not finish'}"
         if self.interrupted:
             return f"num_workers={self.interrupted.num_workers} was interrupted: {self.interrupted.reason}"
         return self.stop_reason

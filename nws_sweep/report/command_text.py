@@ -173,9 +173,7 @@ def _row(pair: Pair) -> list[str]:
 def _setting(configuration: ConfigurationSummary) -> str:
     if configuration.answer is None:
         return units.NOTHING
-    return snippets.of_trial(
-        configuration.answer, configuration.configuration
-    ).candidate
+    return snippets.of_trial(configuration.answer, configuration.run.result).candidate
 
 
 def _verdict(pair: Pair) -> str:

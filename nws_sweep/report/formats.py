@@ -114,11 +114,15 @@ def render(summary: Summary, format_name: str, key: str | None = None) -> Snippe
 
 
 def _of_all(summary: Summary, format_name: str) -> Snippet:
+    is_single = len(summary.configurations) == 1
     if format_name == "table":
         text = snippets.markdown_table(snippets.best_table(summary))
-        if summary.headlines:
-            text = "\n".join([*summary.headlines, "", text])
-        return Snippet(text=text, comments=_labelled(summary, _beside_headline))
+        lines = "\n".join(snippets.first_lines_of(summary))
+        if is_single:
+            text = f"{lines}\n\n{text}"
+        elif lines:
+            text += f"\n{lines}\n"
+        return Snippet(text=text, comments=_labelled(summary, _of_ranks))
     is_grid = summary.stored.is_grid
     if format_name == "yaml" and not is_grid:
         return best_file(summary.configurations[0])
@@ -184,9 +188,9 @@ def _of_single(
 def _reason_against(configuration: ConfigurationSummary) -> str:
     """Why there is nothing to paste; empty if there is."""
     if not best_settings(configuration):
-        return configuration.headline
+        return configuration.conclusion.answer
     if is_too_early(configuration):
-        return f"{configuration.headline}; {TOO_EARLY}"
+        return f"{configuration.conclusion.answer}; {TOO_EARLY}"
     return ""
 
 
@@ -213,19 +217,16 @@ def best_file(configuration: ConfigurationSummary) -> Snippet:
 
 
 def _about(configuration: ConfigurationSummary) -> Iterator[str]:
-    yield from _beside_headline(configuration)
-    if configuration.status is not Status.MEASURED:
-        yield snippets.status(configuration)
+    yield from _of_ranks(configuration)
+    still_open = answers.what_is_open(configuration.run.result)
+    if still_open or configuration.status is not Status.MEASURED:
+        yield configuration.conclusion.answer
 
 
-def _beside_headline(configuration: ConfigurationSummary) -> Iterator[str]:
-    """Says what the first line of an answer does not say."""
+def _of_ranks(configuration: ConfigurationSummary) -> Iterator[str]:
     ranks = configuration.configuration.ranks
     if ranks > 1:
         yield f"for each of {ranks} ranks"
-    still_open = answers.what_is_open(configuration.run.result)
-    if configuration.status is Status.MEASURED and still_open:
-        yield still_open
 
 
 def left_out(configuration: ConfigurationSummary) -> tuple[str, ...]:

@@ -18,7 +18,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from nws_sweep import units
 from nws_sweep.analysis import answers
-from nws_sweep.analysis.answers import Answer
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.analysis.time_ratios import ratio_of
 from nws_sweep.errors import joined_lines, printable
@@ -39,9 +38,7 @@ def setting(configuration: ConfigurationSummary) -> str:
 
 
 def _candidate(configuration: ConfigurationSummary, trial: Trial) -> str:
-    return (
-        f"num_workers={snippets.of_trial(trial, configuration.configuration).candidate}"
-    )
+    return f"num_workers={snippets.of_trial(trial, configuration.run.result).candidate}"
 
 
 def heading(summary: Summary) -> str:
@@ -69,22 +66,10 @@ def fastest_of_each(summary: Summary) -> list[ConfigurationSummary]:
     return [facets.fastest(dataset) for dataset in datasets[: facets.MOST_DATASETS]]
 
 
-def conclusion(configuration: ConfigurationSummary) -> Answer:
-    """Gives the lines of the answer of a configuration that was measured."""
-    why = configuration.conclusions.explanation
-    cost = snippets.cost_line(configuration.run.result)
-    return Answer(
-        answer=configuration.headline,
-        why=why[0] if why else "",
-        cost=cost.removeprefix("search took "),
-    )
-
-
 def further(configuration: ConfigurationSummary) -> list[str]:
     """Lists how sure the answer is, and what its lines do not say of the reasons."""
-    why = conclusion(configuration).why if configuration.best else ""
-    lines = [certainty(configuration), *configuration.conclusions.explanation]
-    return [line for line in lines if line and line != why]
+    lines = (certainty(configuration), *configuration.conclusions.details)
+    return [line for line in lines if line]
 
 
 def certainty(configuration: ConfigurationSummary) -> str:
@@ -109,7 +94,7 @@ def _against_others(configuration: ConfigurationSummary, best: Trial) -> str:
         if ratio and trial.settings != best.settings:
             ratios.append((ratio, trial))
     if not ratios:
-        return "No comparison: no other candidate was measured."
+        return "No comparison: no other num_workers was measured."
     ratio, nearest = min(ratios, key=lambda pair: pair[0].value)
     name = _candidate(configuration, nearest)
     if ratio.value < 1:
@@ -162,7 +147,7 @@ def _environment() -> Environment:
         line=_in_markdown, rows=_rows_in_markdown, target=_target_in_markdown, svg=_svg
     )
     environment.globals.update(
-        conclusion=conclusion, drawn=drawn, explanation=explanation,
+        drawn=drawn, explanation=explanation,
         fastest_of_each=fastest_of_each, formats=formats, further=further, heading=heading, setting=setting,
         snippets=snippets, units=units,
     )  # fmt: skip

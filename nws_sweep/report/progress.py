@@ -54,21 +54,20 @@ class ProgressReporter:
             self._bar.show(f"measuring num_workers={num_workers}")
 
     def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
-        """Prints the figures of the candidate, which a bar leaves to the table of the
-        result."""
+        """Prints that the settings were measured, or why not, unless a bar shows it."""
         if self._bar is None or verbosity.current() is Verbosity.VERBOSE:
-            self.print_line(snippets.trial_line(trial, result.configuration))
+            self.print_line(snippets.trial_line(trial, result))
 
     def search_finished(self, result: SearchRecord) -> None:
-        """Announces the answer, and why the search stopped."""
-        self.answer(snippets.end_line(result))
+        """Announces the answer."""
+        self.answer(snippets.answer_line(result))
 
     def interrupted(self, result: SearchRecord) -> None:
         """Keeps what was measured, and announces the best so far; the exception reports
         the interruption."""
         if self._keep is not None:
             self._keep(result)
-        self.answer(f"interrupted: {snippets.found_line(result)}")
+        self.answer(f"interrupted: {snippets.answer_line(result)}")
 
     def print_line(self, line: str) -> None:
         """Prints a line that is of interest only while the search runs."""

@@ -5,11 +5,17 @@ from functools import cached_property
 from typing import Any
 
 from nws_sweep.analysis import summary
+from nws_sweep.analysis.answers import Answer
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.config.python_notation import in_python
 from nws_sweep.errors import NwsSweepError, OutOfTime
-from nws_sweep.records import LoaderSettings, SearchRecord, Trial, TrialState
-from nws_sweep.report import formats
+from nws_sweep.records import (
+    LoaderSettings,
+    SearchRecord,
+    Trial,
+    TrialState,
+    shown,
+)
 from nws_sweep.report.attributes import SuggestsAttributes
 
 
@@ -85,12 +91,21 @@ class SearchAnswer(SuggestsAttributes):
         """When the search began: an ISO 8601 time with zone."""
         return self.record.started_at
 
-    @property
-    def first_line(self) -> str:
-        """How the answer was found, and the answer, such as ``best: num_workers=4
-        (measured)``."""
-        return in_python(
-            self._configuration.first_line(formats.kwargs(self.best_params))
+    @cached_property
+    def conclusion(self) -> Answer:
+        """The answer, why, what to change next, and the cost: the first lines of
+        ``print(result)``; of a point of a grid, with the values of its axes."""
+        conclusion = self._configuration.conclusion
+        cost = (
+            f"none: measured at {self.measured_at}" if self.reused else conclusion.cost
+        )
+        axes = [f"{name}={shown(value)}" for name, value in self._point.items()]
+        return Answer(
+            answer=in_python(" ".join([*axes, conclusion.answer])),
+            note=in_python(conclusion.note),
+            why=in_python(conclusion.why),
+            remedies=tuple(map(in_python, conclusion.remedies)),
+            cost=cost,
         )
 
     @property
@@ -117,13 +132,18 @@ class SearchAnswer(SuggestsAttributes):
     def best_params(self) -> dict[str, Any]:
         """``loader_kwargs``, of a grid with the values of its axes; the name is that of
         optuna's studies."""
-        columns = self.record.configuration.columns
-        point = {name: columns[name] for name in self.axes if name in columns}
+        point = self._point
         if self.num_workers:
             return point | self.loader_kwargs
         # Without workers an axis such as prefetch_factor still says which point of
         # the grid it is.
         return point | self.loader_kwargs | point
+
+    @property
+    def _point(self) -> dict[str, Any]:
+        """The values of the axes of a grid."""
+        columns = self.record.configuration.columns
+        return {name: columns[name] for name in self.axes if name in columns}
 
 
 def _without_answer(record: SearchRecord, results: Summary) -> NwsSweepError:
@@ -134,5 +154,5 @@ def _without_answer(record: SearchRecord, results: Summary) -> NwsSweepError:
     ]
     if record.stop_reason and not finished:
         reason = record.interrupted.reason if record.interrupted else record.stop_reason
-        return OutOfTime(f"no candidate was measured: {reason}")
-    return NwsSweepError(f"no candidate could be measured: {results.failures[0]}")
+        return OutOfTime(f"nothing was measured: {reason}")
+    return NwsSweepError(f"nothing could be measured: {results.failures[0]}")

@@ -32,7 +32,8 @@ _FIGURES = (
 class SearchResult(SearchAnswer):
     """The best DataLoader settings, with the measurements behind them.
 
-    Returned by :func:`nws_sweep.search`. Prints as a table, in a notebook too.
+    Returned by :func:`nws_sweep.search`. Prints as the lines of ``conclusion`` and a
+    short table, in a notebook too.
     """
 
     @property
@@ -41,9 +42,10 @@ class SearchResult(SearchAnswer):
         return self._configuration.diagnosis
 
     @property
-    def explanation(self) -> tuple[str, ...]:
-        """The diagnosis in sentences, the most important first."""
-        return tuple(map(in_python, self._configuration.conclusions.explanation))
+    def details(self) -> str:
+        """What ``print(result)`` leaves out, to print: figures, warnings, and all that
+        was measured."""
+        return printable(in_python("\n".join(snippets.details(self._summary))))
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -150,19 +152,11 @@ class SearchResult(SearchAnswer):
         return f"SearchResult({formats.kwargs(self.loader_kwargs)}{when})"
 
     def __str__(self) -> str:
-        lines = [self.first_line]
-        if self._configuration.load:
-            lines.append(self._configuration.load)
-        lines += self.explanation
-        lines += [f"warning: {line}" for line in self.warnings]
-        if self.reused:
-            lines.append(f"measured at {self.measured_at}")
-        elif self.cost_s:
-            lines.append(snippets.cost_line(self.record))
-        lines += [
-            "",
-            snippets.markdown_table(snippets.trial_table(self._configuration)).rstrip(),
-        ]
-        return printable("\n".join(lines))
+        lines = list(self.conclusion.lines)
+        table = snippets.measured_table(self._configuration)
+        if len(table) <= snippets.MOST_ROWS + 1:
+            lines += ["", snippets.markdown_table(table).rstrip()]
+        lines += [f"failed {line}" for line in self._summary.failures]
+        return printable(in_python("\n".join(lines)))
 
     _repr_html_ = snippets.preformatted

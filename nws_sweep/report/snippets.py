@@ -1,5 +1,5 @@
-"""Results as text: the figures of trials, the table of best settings, and the lines
-about a search."""
+"""Results as text: the figures of trials, the tables of what was measured and of the
+best settings, and the lines about a search."""
 
 import html
 import re
@@ -7,17 +7,17 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from nws_sweep import units
-from nws_sweep.analysis import answers
+from nws_sweep.analysis import answers, twins
+from nws_sweep.analysis.rates import rate
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, best_of
+from nws_sweep.analysis.twins import Twins
 from nws_sweep.errors import printable
 from nws_sweep.records import (
-    Configuration,
     Host,
     SearchRecord,
     Status,
     Trial,
     TrialState,
-    shown,
 )
 
 TRIAL_HEADER = (
@@ -31,6 +31,13 @@ TRIAL_HEADER = (
     "windows",
     "state",
 )
+# columns of ``measured_table``
+_FIRST_SHOWN = ("num_workers", "per batch", "samples/s", "epoch", "start-up", "memory")
+# settings in a table behind an answer; longer tables are left to its details
+MOST_ROWS = 10
+_MOST_LINES = 5  # about the points of a grid
+
+Row = tuple[str, str]  # a label and its text
 
 
 class TrialCells(NamedTuple):
@@ -50,11 +57,10 @@ class TrialCells(NamedTuple):
     state: str = ""  # with the reason of a failure
 
 
-def of_trial(trial: Trial, configuration: Configuration) -> TrialCells:
-    """Formats a trial of this configuration."""
-    candidate = (
-        f"{trial.num_workers} {configuration.differing(trial.settings)}".rstrip()
-    )
+def of_trial(trial: Trial, result: SearchRecord) -> TrialCells:
+    """Formats a trial of this search."""
+    differing = result.configuration.differing(trial.settings)
+    candidate = f"{trial.num_workers} {differing}".rstrip()
     state = (
         f"{trial.state.value}: {trial.reason}" if trial.reason else trial.state.value
     )
@@ -65,8 +71,8 @@ def of_trial(trial: Trial, configuration: Configuration) -> TrialCells:
     return TrialCells(
         candidate=candidate,
         batch=units.interval(measurement.batch_s),
-        rate=units.number(measurement.samples_per_s, uncertainty),
-        startup=units.seconds(measurement.startup_s),
+        rate=units.rate(rate(trial, result)),
+        startup=units.seconds(measurement.startup_s, units.ROUGHLY),
         epoch=units.seconds(measurement.epoch_s, uncertainty),
         waiting=units.share(measurement.stall_fraction),
         memory=units.memory(measurement.memory_bytes),
@@ -85,42 +91,101 @@ def best_table(summary: Summary) -> list[list[str]]:
     if len(references) == 1 and None not in references:
         against_cpus += f" ({references.pop()})"
     has_ranks = any(configuration.ranks > 1 for configuration in configurations)
-    header = [*summary.varying, "num_workers per rank" if has_ranks else "num_workers"]
+    header = [
+        *summary.identities,
+        "num_workers per rank" if has_ranks else "num_workers",
+    ]
     if summary.searched_others:
         header.append("settings")
     header += ["samples/s", "per batch", "epoch", "vs 0 workers", against_cpus]
-    return [
-        header,
-        *(
-            _best_cells(summary, configuration)
-            for configuration in summary.configurations
-        ),
-    ]
+    return [header, *(_best_cells(summary, row) for row in twins.as_fast(summary))]
 
 
-def _best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[str]:
-    columns = configuration.configuration.columns
+def _best_cells(summary: Summary, row: Twins) -> list[str]:
+    configuration = row.first
     cells = [
-        shown(columns[name]) if name in columns else units.NOTHING
-        for name in summary.varying
+        " or ".join(row.values(name)) or units.NOTHING for name in summary.identities
     ]
     best = configuration.answer
     if best is None or best.measurement is None:
         cells.append(Status.UNDECIDED.value if configuration.best else "failed")
         return cells + [units.NOTHING] * (6 if summary.searched_others else 5)
-    is_provisional = configuration.status is Status.PROVISIONAL
-    cells.append(
-        f"{best.num_workers} ({Status.PROVISIONAL.value})"
-        if is_provisional
-        else str(best.num_workers)
-    )
+    so_far = " so far" if configuration.status is Status.PROVISIONAL else ""
+    cells.append(f"{best.num_workers}{so_far}")
     if summary.searched_others:
         cells.append(configuration.changed_settings or units.NOTHING)
-    figures = of_trial(best, configuration.configuration)
+    figures = of_trial(best, configuration.run.result)
     cells += [figures.rate, figures.batch, figures.epoch]
     for gain in (configuration.gain_over_zero, configuration.gain_over_reference):
         cells.append(gain.speed_up if gain else units.NOTHING)
     return cells
+
+
+def lines_of(summary: Summary) -> list[str]:
+    """``rows_of`` as lines of plain text."""
+    return [*map(_line, rows_of(summary))]
+
+
+def first_lines_of(summary: Summary) -> list[str]:
+    """The first line of the answer of a single configuration; of a grid, what takes
+    answers back and which are not certain. Causes, which take many replays, are left
+    out."""
+    if len(summary.configurations) == 1:
+        return [summary.configurations[0].conclusion.answer]
+    return [*map(_line, _at_most(_notes(summary)))]
+
+
+def _line(row: Row) -> str:
+    label, text = row
+    return answers.line(label, text) if label else text
+
+
+def rows_of(summary: Summary) -> list[Row]:
+    """The answer of a single configuration as labels and texts, the first without a
+    label; of a grid, what stands below the table of its answers."""
+    if len(summary.configurations) == 1:
+        conclusion = summary.configurations[0].conclusion
+        return [("", conclusion.answer), *conclusion.rows]
+    cost_s = sum(run.result.cost_s for run in summary.stored.runs)
+    cost = [("cost", units.seconds(cost_s, units.ROUGHLY))] if cost_s else []
+    return [*_at_most(_notes(summary)), *_at_most(_causes(summary)), *cost]
+
+
+def _notes(summary: Summary) -> list[Row]:
+    """What takes answers of a grid back, and which are not certain."""
+    notes = [*filter(None, (summary.unlike_machines, summary.load))]
+    for configuration in summary.configurations:
+        if configuration.status is Status.PROVISIONAL:
+            still_open = answers.what_is_open(configuration.run.result)
+            notes.append(f"{configuration.label}: not certain: {still_open}")
+        elif configuration.status is Status.UNDECIDED:
+            notes.append(f"{configuration.label}: {configuration.conclusion.answer}")
+    return [("note", text) for text in notes]
+
+
+def _causes(summary: Summary) -> list[Row]:
+    """Each distinct answer of a grid: its points, the cause, and a remedy; without the
+    points, if all are alike."""
+    kinds = twins.of_one_kind(summary)
+    if len(kinds) == 1:
+        rows = kinds[0].first.conclusion.rows
+        return [row for row in rows if row[0] in ("why", "next")]
+    causes = []
+    for alike in kinds:
+        conclusion = alike.first.conclusion
+        if conclusion.why:
+            texts = (conclusion.why, *conclusion.remedies[:1])
+            where = alike.label(summary.distinguishing)
+            causes.append(("why", f"{where}: {'; '.join(texts)}"))
+    return causes
+
+
+def _at_most(rows: Sequence[Row]) -> list[Row]:
+    if len(rows) <= _MOST_LINES:
+        return list(rows)
+    first = rows[: _MOST_LINES - 1]
+    label, _ = rows[0]
+    return [*first, (label, f"{len(rows) - len(first)} more, in the report")]
 
 
 def host_lines(host: Host) -> tuple[str, str]:
@@ -134,54 +199,42 @@ def host_lines(host: Host) -> tuple[str, str]:
     )
 
 
-def status(configuration: ConfigurationSummary) -> str:
-    """Says how the answer was found, and what is open if it is not measured."""
-    if configuration.status is Status.MEASURED:
-        return Status.MEASURED.value
-    if configuration.status is Status.PROVISIONAL:
-        return f"{Status.PROVISIONAL.value}: {answers.what_is_open(configuration.run.result)}"
-    return configuration.headline
-
-
-def cost_line(result: SearchRecord) -> str:
-    """Says what a search cost: ``search took 6.80 s, 1.5 epochs at the best
-    setting``."""
-    line = f"search took {units.seconds(result.cost_s)}"
-    best = best_of(result)
-    if best and best.measurement and best.measurement.epoch_s:
-        line += f", {units.number(result.cost_s / best.measurement.epoch_s)} epochs at the best setting"
-    return line
-
-
-def found_line(result: SearchRecord) -> str:
+def answer_line(result: SearchRecord) -> str:
     """Writes the first line of the answer of a search."""
-    best = best_of(result)
-    settings = ""
-    if best:
-        settings = f"num_workers={best.num_workers}{result.configuration.rank_suffix}"
-    return answers.first_line(result, best, settings)
+    return answers.line_of_search(result, best_of(result))
 
 
-def end_line(result: SearchRecord) -> str:
-    """Writes the first line of the answer of a search that has ended, and the reason to
-    stop unless it says it."""
-    if result.status in (Status.PROVISIONAL, Status.UNDECIDED):
-        return found_line(result)
-    return f"{found_line(result)}; stopped: {result.stop_reason}"
+def trial_line(trial: Trial, result: SearchRecord) -> str:
+    """Says that settings were measured, or why they were not. Their figures may change
+    until the search ends, so that only tables have them."""
+    cells = of_trial(trial, result)
+    if trial.state is TrialState.OK:
+        return f"measured num_workers={cells.candidate}"
+    return f"num_workers={cells.candidate} {cells.state}"
 
 
-def trial_line(trial: Trial, configuration: Configuration) -> str:
-    """Writes the figures of a candidate in a line."""
-    cells = of_trial(trial, configuration)
-    workers, _, settings = cells.candidate.partition(" ")
-    name = f"num_workers={workers:<3}"
-    if settings:
-        name += f" {settings}"
-    # the times of one that is mismeasured are impossible
-    if trial.state is not TrialState.OK:
-        return f"{name} {cells.state}"
-    times = f"start-up {cells.startup:>8}  epoch {cells.epoch:>8}"
-    return f"{name} {cells.batch:>14} a batch  {cells.rate:>8} samples/s  {times}"
+def measured_table(configuration: ConfigurationSummary) -> list[list[str]]:
+    """Lists the header and the settings that have a time, with the figures that are
+    read first."""
+    table = [list(_FIRST_SHOWN)]
+    places = [TRIAL_HEADER.index(name) for name in _FIRST_SHOWN]
+    for trial in configuration.trials:
+        if trial.objective_s is not None:
+            cells = of_trial(trial, configuration.run.result)
+            table.append([cells[place] for place in places])
+    return table
+
+
+def details(summary: Summary) -> list[str]:
+    """What ``-v`` shows besides: the details of each configuration, with its label if
+    there are several; then all that was measured."""
+    lines = []
+    for configuration in summary.configurations:
+        label = f"{configuration.label}: " if len(summary.configurations) > 1 else ""
+        lines += [f"{label}{line}" for line in configuration.details]
+    lines += [f"warning: {line}" for line in summary.warnings]
+    table = markdown_table(trial_table(*summary.configurations))
+    return [*lines, "", *table.splitlines()]
 
 
 def trial_table(*configurations: ConfigurationSummary) -> list[list[str]]:
@@ -191,7 +244,7 @@ def trial_table(*configurations: ConfigurationSummary) -> list[list[str]]:
     for configuration in configurations:
         for trial in configuration.trials:
             table.append(
-                [configuration.label, *of_trial(trial, configuration.configuration)]
+                [configuration.label, *of_trial(trial, configuration.run.result)]
             )
     return table if len(configurations) > 1 else [row[1:] for row in table]
 

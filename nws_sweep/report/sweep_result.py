@@ -83,13 +83,17 @@ class SweepResult(SuggestsAttributes):
     def __repr__(self) -> str:
         return f"SweepResult({str(self.folder)!r}, {len(self._summary.configurations)} combinations)"
 
+    @property
+    def details(self) -> str:
+        """What ``print(result)`` leaves out, to print: figures, warnings, and all that
+        was measured."""
+        return printable(in_python("\n".join(snippets.details(self._summary))))
+
     def __str__(self) -> str:
-        lines = [self.best.first_line] if self._summary.fastest else []
-        # their headlines name the load and the answers that are not measured
-        if len(self._summary.configurations) > 1:
-            lines += self._summary.headlines
         table = snippets.markdown_table(snippets.best_table(self._summary))
-        lines += [table, *self.failures, f"in {self.folder}"]
-        return printable("\n".join(lines))
+        lines = [table.rstrip(), ""]
+        lines += snippets.lines_of(self._summary)
+        lines += [f"failed {line}" for line in self._summary.failures]
+        return printable(in_python("\n".join(lines)) + f"\nin {self.folder}")
 
     _repr_html_ = snippets.preformatted

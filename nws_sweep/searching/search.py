@@ -94,7 +94,7 @@ def _concluded(rounds: Rounds, reason: str, *, is_provisional: bool) -> SearchRe
         )
     # the limit came first: the search is repeated if it is asked for again
     if not record.trials:
-        record = replace(record, error=f"no candidate was measured: {reason}")
+        record = replace(record, error=f"nothing was measured: {reason}")
     return record
 
 

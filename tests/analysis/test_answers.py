@@ -1,12 +1,24 @@
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from nws_sweep.analysis import answers
-from nws_sweep.analysis.summary import summarise_record
-from nws_sweep.records import BatchCost, Noise, SearchRecord, TrialState, Verdict
+from nws_sweep.analysis.answers import Answer
+from nws_sweep.analysis.summary import best_of
+from nws_sweep.records import (
+    BatchCost,
+    Noise,
+    SearchRecord,
+    Trial,
+    TrialState,
+    Verdict,
+)
 from tests.factories import (
     configuration,
     failed_trial,
     loader_settings,
+    measurement,
     recorded_trial,
     search_result,
     search_rules,
@@ -25,37 +37,78 @@ TIED = Verdict(
 LATE = failed_trial(2, "no batch within 57.0 s", TrialState.INTERRUPTED)
 
 
+def sure(num_workers: int, epoch_s: float, half_width: float, **changes: Any) -> Trial:
+    """A trial with half the interval of the logarithm of its ratio to the best."""
+    times = measurement(epoch_s, ratio_half_width=half_width)
+    return trial(num_workers, epoch_s, measurement=times, **changes)
+
+
+PERSISTENT = loader_settings(2, persistent_workers=True)
+
+
 @pytest.mark.parametrize(
     ("result", "line"),
     [
-        (search_result(trial(0, 8.0), trial(2, 4.0)), "best: num_workers=2 (measured)"),
-        (search_result(trial(0, 8.0), trial(2, 4.0), stop_reason="the limit was spent", verdict=TIED),
-         "best so far: num_workers=2 (provisional: the limit was spent; num_workers=4 is statistically tied with 2; "
-         "about 40.0 s more measurement should decide)"),
+        (search_result(sure(0, 7.6, 0.15), trial(2, 4.0), sure(4, 4.0, 0.1), sure(8, 6.0, 0.1)),
+         "num_workers=2   1.9 times as fast as 0 (1.6 to 2.2), as fast as 4"),
+        # 4 takes longer, though its interval includes the time of 2
+        (search_result(sure(0, 32.0, 0.7), trial(2, 4.0), sure(4, 5.0, 0.3)),
+         "num_workers=2   4 to 16 times as fast as 0"),
+        (search_result(trial(0, 4.0), sure(2, 10.0, 0.01), sure(4, 12.0, 0.01)),
+         "num_workers=0   2.50 times as fast as 2 (2.48 to 2.53)"),
+        (search_result(trial(2, 4.0), sure(2, 6.0, 0.02, settings=PERSISTENT)),
+         "num_workers=2   1.50 times as fast as 2 persistent_workers=true (1.47 to 1.53)"),
+        (search_result(trial(4, 2.0), configuration=configuration(search=search_rules((4,)))),
+         "num_workers=4   no other num_workers was measured"),
+        (search_result(trial(0, 2.0), failed_trial(1)), "num_workers=0   nothing else could be measured"),
+        (search_result(sure(0, 8.0, 0.02), trial(2, 4.0), trial(4, 4.0), verdict=replace(TIED, provisional=False)),
+         "num_workers=2   2.00 times as fast as 0 (1.96 to 2.04); 4 may be as fast, about 40 s more decide"),
+        (search_result(sure(0, 8.0, 0.02), trial(2, 4.0), stop_reason="the limit was spent", verdict=TIED),
+         "num_workers=2 so far   2.00 times as fast as 0 (1.96 to 2.04); not certain: 4 may be as fast, about 40 s "
+         "more decide"),
+        (search_result(sure(0, 8.0, 0.02), trial(2, 4.0), stop_reason=""),
+         "num_workers=2 so far   2.00 times as fast as 0 (1.96 to 2.04); not certain: the search did not finish"),
         (search_result(WAITING, LATE, configuration=configuration(search=search_rules((0, 1, 2), max_workers=2))),
-         "undecided; predicted: num_workers=2, 2.0x as fast as 0; only num_workers=0 was measured: num_workers=2 was "
-         "interrupted: no batch within 57.0 s"),
+         "undecided   only num_workers=0 was measured: num_workers=2 was interrupted: no batch within 57.0 s; 2 is "
+         "predicted 2.0 times as fast as 0"),
         (search_result(trial(0, 8.0), stop_reason=""),  # without records
-         "undecided; only num_workers=0 was measured: the search did not finish; 1 candidate was measured"),
+         "undecided   only num_workers=0 was measured: the search did not finish"),
         (search_result(recorded_trial(0, BatchCost(cpu_s=1e-6, wait_s=0.0, copy_s=0.1)), stop_reason=""),
-         "undecided; predicted: no gain over num_workers=0; only num_workers=0 was measured: the search did not"),
-        (search_result(failed_trial(0)), "no candidate could be measured"),
+         "undecided   only num_workers=0 was measured: the search did not finish; no other is predicted to be faster"),
+        (search_result(failed_trial(0)), "nothing could be measured"),
     ],
 )  # fmt: skip
-def test_the_first_line_says_how_the_answer_was_found(
+def test_the_first_line_has_the_settings_their_gain_and_what_may_change_them(
     result: SearchRecord, line: str
 ) -> None:
-    assert summarise_record(result).configurations[0].headline.startswith(line)
+    assert answers.line_of_search(result, best_of(result)) == line
+
+
+def test_an_answer_has_a_line_for_each_part_that_is_known() -> None:
+    assert Answer(
+        answer="num_workers=2", why="the CPUs are busy", remedies=("a", "b"), cost="6 s"
+    ).lines == [
+        "num_workers=2",
+        "why    the CPUs are busy",
+        "next   a; b",
+        "cost   6 s",
+    ]
+
+
+def test_the_cost_is_told_in_seconds_and_epochs_of_the_best() -> None:
+    result = search_result(trial(2, 3.5))
+    assert answers.cost_of(result, result.trials[0]) == "8.0 s, 2.3 epochs"
+    assert answers.cost_of(replace(result, cost_s=0.0), None) == ""
 
 
 @pytest.mark.parametrize(
     ("used", "line"),
     [
         ((0.0, 0.1), ""),
-        ((1.65, 1.75), "other programs used 1.7 of 8 CPUs: times are of what was left"),
+        ((1.65, 1.75), "other programs used 1.7 of 8 CPUs: measure again without them"),
         (
             (0.2, 1.7, 1.0),
-            "other programs used 0.2 to 1.7 of 8 CPUs: times are of what was left",
+            "other programs used 0.2 to 1.7 of 8 CPUs: measure again without them",
         ),
         ((), ""),
     ],

@@ -52,8 +52,19 @@ def test_half_widths_add_in_quadrature_on_the_log_scale_if_both_times_have_one()
         quantity=Quantity.BATCH, base=timed(2.0, 0.03), compared=timed(3.0, 0.04)
     ).ratio
     assert (found.value, found.half_width) == pytest.approx((1.5, 0.05))
-    assert (str(found), found.speed_up) == ("1.50 (1.43 to 1.58)", "1.50x")
-    assert replace(found, half_width=0.5).speed_up == "1.5x (0.91x to 2.5x)"
+    assert (str(found), found.speed_up) == (
+        "1.50 (1.43 to 1.58)",
+        "1.50x (1.43 to 1.58)",
+    )
+    # a wide interval stands in the place of the ratio
+    assert replace(found, half_width=0.5).speed_up == "0.9 to 2.5"
+    assert replace(found, half_width=0.2).speed_up == "1.5x (1.2 to 1.8)"
+    assert replace(found, half_width=None).speed_up == "1.5x"
+    assert replace(found, half_width=0.0).speed_up == "the same"
+    assert found.as_fast_as("0") == "1.50 times as fast as 0 (1.43 to 1.58)"
+    wide, equal = replace(found, half_width=0.5), replace(found, value=1.004)
+    assert wide.as_fast_as("0") == "0.9 to 2.5 times as fast as 0"
+    assert equal.as_fast_as("0") == "as fast as 0 (0.96 to 1.06)"
     assert ratio_of(trial(2, 128.0), trial(2, 128.0)) == Ratio(
         value=1.0, half_width=0.0
     )
@@ -218,7 +229,7 @@ WHOLE = [
         (*WHOLE, (Quantity.EPOCH, 9.0), "inconclusive",
          "inconclusive without intervals in A and B: too few windows or epochs were measured"),
         (found(1.0), search_result(endless_trial(2, 1.0), stop_reason=""), (Quantity.BATCH, 1.0), "inconclusive",
-         "B is provisional: the search did not finish; 1 candidate was measured"),
+         "B is provisional: the search did not finish"),
         (search_result(endless_trial(2, 1.0)), WHOLE[0], None, "inconclusive", "A and B have no comparable time"),
     ],
 )  # fmt: skip

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.analysis.advice import further, sentence, uneven_workers
+from nws_sweep.analysis import advice
+from nws_sweep.analysis.advice import uneven_workers
 from nws_sweep.analysis.diagnosis import Diagnosis, diagnose
 from nws_sweep.analysis.summary import best_of, summarise, summarise_record
 from nws_sweep.model.bottlenecks import Bottleneck
@@ -29,6 +30,7 @@ from nws_sweep.records import (
     SearchRecord,
     Trial,
     TrialState,
+    WholeBatches,
     storage,
 )
 from tests import factories
@@ -173,57 +175,47 @@ MOVING = BatchCost(0.001, 0.0, copy_s=0.0015)
     ("workload", "bottlenecks", "saved", "words"),
     [
         (WAITING, [Bottleneck.LATENCY], 0.94,
-         "latency-bound: without I/O wait the epoch would take N % less; loading a batch takes 32.2 ms, N % of it "
-         "I/O wait: more workers than CPUs help (16 workers used)"),
+         "loading waits: N % of a batch's 32 ms is waiting for storage or the network | faster storage, or a cache, "
+         "saves up to N % of the epoch; num_workers=64 saves N % of the epoch: raise max_workers"),
         (COMPUTING, [Bottleneck.CPU], 0.87,
-         "CPU-bound: with enough CPUs the epoch would take N % less; with 4 CPUs N % less; CPU utilization N %, "
-         "16.0 ms of CPU time per batch; cheaper transforms or more CPUs help; more workers (4 to 16 measured) do not "
-         "help"),
+         "the CPUs are busy: 16 ms a batch | transforms of half the cost, or 4 CPUs, save N %"),
         (Workload(cost=MOVING, loop=replace(START, receive_s=0.0015)), [], None,
-         "no bottleneck found: no cost, if removed, would save a tenth of the epoch; CPU utilization N %"),
+         "a batch is loaded in 1.0 ms; moving it from a worker takes 3.0 ms | "),
         (Workload(cost=BatchCost(0.012, 0.0, copy_s=0.0005), cores=64, loop=replace(START, receive_s=0.002)),
          [Bottleneck.TRANSFER], 0.6,
-         "transfer-bound: without transfers the epoch would take N % less; transferring a batch from a worker takes "
-         "2.50 ms; reduce the data per batch"),
-        (Workload(cost=BatchCost(0.008, 0.0, copy_s=0.008)), [Bottleneck.CPU], 0.87, "CPU-bound: "),
+         "moving a batch from a worker to the main process takes 2.5 ms | less data in fewer tensors a batch, such as "
+         "uint8, saves up to N % of the epoch"),
+        (Workload(cost=BatchCost(0.008, 0.0, copy_s=0.008)), [Bottleneck.CPU], 0.87,
+         "making samples takes CPU time: 8.0 ms a batch | "),
         (UNEVEN, [Bottleneck.LATENCY, Bottleneck.ORDER], 1.0,
-         "latency-bound: without I/O wait the epoch would take N % less; loading a batch takes 30.8 ms, N % of it I/O "
-         "wait: more workers than CPUs help (16 workers used); also: N % less with batches in any order "
-         "(in_order=False or prefetch_factor=8 would save N % or N % of the epoch)"),
+         "loading waits: N % of a batch's 31 ms is waiting for storage or the network | "),
         (SLOW_START, [Bottleneck.STARTUP, Bottleneck.LATENCY], 0.8,
-         "start-up-bound: without the start-up of workers the epoch would take N % less; persistent_workers=true "
-         "removes most of it after the first epoch; also: N % less without I/O wait"),
+         "starting and ending workers takes N % of the epoch | faster storage, or a cache, saves up to N % of the "
+         "epoch; persistent_workers=true saves up to N % of each later epoch"),
         (replace(SLOW_START, loop=replace(START, start_wait_s=30.0), tried=(0, 1, 2)),
          [Bottleneck.LATENCY, Bottleneck.STARTUP], 0.98,
-         "latency-bound: without I/O wait the epoch would take N % less; loading a batch takes 32.2 ms, N % of it I/O "
-         "wait: workers that start once would help (no workers used); also: N % less without the start-up of workers"),
+         "loading waits: N % of a batch's 32 ms is waiting for storage or the network | faster storage, or a cache, "),
         (SHORT, [Bottleneck.LATENCY, Bottleneck.STARTUP], 0.98,
-         "latency-bound: without I/O wait the epoch would take N % less; loading a batch takes 32.2 ms, N % of it I/O "
-         "wait: more workers than CPUs help (4 workers used); also: N % less without the start-up of workers "
-         "(persistent_workers=true removes most of it after the first epoch)"),
+         "loading waits: N % of a batch's 32 ms is waiting for storage or the network | faster storage, or a cache, "
+         "saves up to N % of the epoch; persistent_workers=true saves up to N % of each later epoch"),
         (replace(WAITING, loop=replace(START, fork_s=0.015)), [Bottleneck.LATENCY, Bottleneck.STARTUP], 0.93,
-         "latency-bound: without I/O wait the epoch would take N % less; "),
+         "loading waits: N % of a batch's 32 ms is waiting for storage or the network | faster storage, or a cache, "),
         (replace(WAITING, tried=(0, 1, 2, 4), refused=(8, 16)), [Bottleneck.LATENCY, Bottleneck.MEMORY], 0.98,
-         "latency-bound: without I/O wait the epoch would take N % less; loading a batch takes 32.2 ms, N % of it I/O "
-         "wait: more workers than CPUs help (4 workers used); also: N % less with memory for more workers (8 workers "
-         "did not fit (it needs 9 GB, 4 GB are free))"),
+         "loading waits: N % of a batch's 32 ms is waiting for storage or the network | faster storage, or a cache, "
+         "saves up to N % of the epoch; memory for more workers saves up to N % of the epoch"),
         (replace(SHORT, tried=(0,), loop=replace(START, fork_s=0.02), batches=200, refused=(1, 2)),
-         [Bottleneck.LATENCY, Bottleneck.MEMORY], 0.98, "latency-bound: "),
+         [Bottleneck.LATENCY, Bottleneck.MEMORY], 0.98, "loading waits: "),
         (Workload(cost=BatchCost(0.0024, 0.0), loop=replace(START, step_s=0.008, receive_s=0.0016)),
          [Bottleneck.STEP, Bottleneck.TRANSFER], 0.79,
-         "step-bound: with an instant training step the epoch would take N % less; the training step takes 8.00 ms "
-         "of 9.60 ms per batch; more workers (2 to 16 measured) do not help; also: N % less without transfers"),
+         "the training step takes N % of the time of a batch | a faster training step saves up to N % of the epoch"),
         (replace(COMPUTING, loop=replace(START, step_s=0.008)), [Bottleneck.STEP, Bottleneck.CPU], 0.87,
-         "step-bound and CPU-bound: with an instant training step and with enough CPUs the epoch would take "),
+         "the training step and the CPUs limit together: without one alone the epoch is hardly shorter | "),
         (replace(COMPUTING, loop=replace(START, step_s=0.082), beside_s=0.121, tried=(0, 1)),
          [Bottleneck.STEP, Bottleneck.CPU, Bottleneck.COMPETITION], 0.84,
-         "step-bound: with an instant training step the epoch would take N % less; the training step takes 82.0 ms of "
-         "98.0 ms per batch; workers (1 measured) do not help; also: N % less with enough CPUs and N % less with an "
-         "undisturbed step (with workers it takes 121 ms per batch on 2 CPUs instead of 82.0 ms; cheaper transforms, "
-         "fewer threads"),
+         "the training step takes N % of the time of a batch | a faster training step saves up to N % of the epoch"),
         # no step
         (Workload(cost=BatchCost(60e-6, 0.0), loop=replace(START, step_s=12e-6), tried=(0,)), [], None,
-         "no bottleneck found: no cost, if removed, would save a tenth of the epoch; CPU utilization N %, 60.0"),
+         "no single cost limits: removing any saves less than a tenth of the epoch | "),
     ],
     ids=lambda value: "+".join(limit.value for limit in value) or "none" if isinstance(value, list) else "",
 )  # fmt: skip
@@ -234,9 +226,12 @@ def test_the_bottleneck_is_reported_with_what_is_saved_without_it(
     assert list(found.bottlenecks) == bottlenecks
     if saved is not None:
         assert next(iter(found.saved.values())) == pytest.approx(saved, abs=0.06)
-    assert re.sub(r"\d+ %", "N %", sentence(found)).startswith(words)
-    for text in (sentence(found), *further(found)):
-        assert not re.search(r"\n|\b(None|nan|inf)\b| - of|  ", text), text
+    advised = advice.of(found)
+    text = f"{advised.cause} | {'; '.join(map(str, advised.remedies))}"
+    assert re.sub(r"\d+ %", "N %", text).startswith(words)
+    assert len(advised.cause.split()) <= 20
+    for line in (text, *advice.details(found)):
+        assert not re.search(r"\n|\b(None|nan|inf)\b| - of|  ", line), line
 
 
 def test_a_hypervisor_that_takes_much_is_reported_alone_other_programs_do_not_hide_the_bottleneck() -> (
@@ -253,9 +248,9 @@ def test_a_hypervisor_that_takes_much_is_reported_alone_other_programs_do_not_hi
     found = diagnose(replace(COMPUTING.result, trials=(met, noisy)), noisy)
     assert found is not None
     assert found.bottlenecks == (Bottleneck.NOISE,)
-    assert list(further(found)) == []
-    assert sentence(found).startswith(
-        "too much noise to identify the bottleneck: the hypervisor took 30 % of the CPU"
+    assert list(advice.details(found)) == []
+    assert advice.of(found).cause == (
+        "hidden by noise: the hypervisor took 30 % of the CPU time"
     )
 
 
@@ -268,12 +263,14 @@ def test_a_stored_run_is_diagnosed_from_its_costs_and_not_without_them(
     # it has no folder
     assert summarise_record(without).configurations[0].run.recorded is without
     (found,) = summarise(storage.find(folder)).configurations
-    assert found.conclusions.explanation[0].startswith("CPU-bound: ")
+    assert found.conclusion.why == "the CPUs are busy: 16 ms a batch"
     (folder / storage.COSTS).unlink()
     (earlier,) = summarise(storage.find(folder)).configurations
     assert earlier.diagnosis is None
-    assert [line.split(":")[0] for line in earlier.conclusions.explanation] == [
-        "where the time goes"
+    assert earlier.conclusion.why == ""
+    assert [line.split(":")[0] for line in earlier.details] == [
+        "where the time goes",
+        "stopped",
     ]
     assert diagnose(found.run.result, None) is None
 
@@ -290,22 +287,27 @@ def test_records_of_several_configurations_are_not_kept(tmp_path: Path) -> None:
     first, second = summarise(
         storage.find(store_grid(tmp_path, *results))
     ).configurations
-    assert first.conclusions.explanation[0].startswith("CPU-bound: ")
+    assert first.conclusion.why.startswith("the CPUs are busy")
     assert first.conclusions.diagnosis is None
     assert not any(trial.records for trial in first.run.result.trials)
     first.run.folder.joinpath(storage.COSTS).unlink()
-    assert first.conclusions.explanation[0].startswith("CPU-bound: ")  # drawn once
+    assert first.conclusion.why.startswith("the CPUs are busy")  # drawn once
     assert second.conclusions.bottlenecks == (Bottleneck.CPU,)
 
 
-def test_transfers_that_take_longer_than_loading_are_why_workers_do_not_help() -> None:
-    """Without workers no transfer is left to save."""
-    moving = Workload(cost=MOVING, loop=replace(START, receive_s=0.0015)).diagnosis
-    assert moving.best.num_workers == 0
-    assert next(further(moving)) == (
-        "loading a batch takes less time than its transfer (1.00 ms against 3.00 ms); workers (1 to 16 measured) do "
-        "not help"
+def test_whole_batches_that_are_faster_are_why_and_what_to_change() -> None:
+    cheap = Workload(cost=BatchCost(60e-6, 0.0), tried=(0,))
+    facts = replace(FACTS, whole_batches=WholeBatches(samples_s=0.03, whole_s=0.01))
+    result = replace(cheap.result, facts=facts)
+    found = diagnose(result, best_of(result))
+    assert found is not None
+    advised = advice.of(found)
+    assert advised.cause == (
+        "samples are collated one by one; whole batches load 3.0 times as fast"
     )
+    assert [*map(str, advised.remedies)] == [
+        "indexing whole batches (batch_size=None, a BatchSampler) saves about 67 % of the epoch"
+    ]
 
 
 def test_costs_that_depend_on_the_position_are_reported() -> None:
@@ -313,12 +315,12 @@ def test_costs_that_depend_on_the_position_are_reported() -> None:
     in_order = replace(rising.result, facts=replace(FACTS, is_shuffled=False))
     found = diagnose(in_order, best_of(in_order))
     assert found is not None
-    first, *_ = further(found)
-    assert first.startswith(
-        "a batch in the last third of the epoch costs 18 times as much as one in the first: "
+    rise = "a batch in the last third of the epoch costs"
+    assert f"{rise} 18 times as much as one in the first: " in "\n".join(
+        advice.details(found)
     )
-    assert list(further(WAITING.diagnosis)) == []
-    assert list(further(rising.diagnosis)) == []  # shuffled
+    for none in (WAITING, rising):  # rising is shuffled
+        assert rise not in "\n".join(advice.details(none.diagnosis))
 
 
 def test_settings_that_save_more_than_the_tolerance_are_suggested() -> None:
@@ -326,9 +328,8 @@ def test_settings_that_save_more_than_the_tolerance_are_suggested() -> None:
         UNEVEN, waits=tuple(factor**0.25 for factor in UNEVEN.waits)
     ).diagnosis
     assert rather_even.bottlenecks == (Bottleneck.LATENCY,)
-    assert next(further(rather_even)).startswith(
-        "in_order=False or prefetch_factor=8 would save "
-    )
+    suggested = [line.split()[0] for line in advice.details(rather_even)]
+    assert {"in_order=False", "prefetch_factor=8"} <= {*suggested}
     assert UNEVEN.diagnosis.suggestions["in_order=False"] == pytest.approx(
         0.41, abs=0.08
     )
@@ -373,7 +374,11 @@ def test_the_upper_bound_is_the_gain_of_an_infinitely_fast_loader() -> None:
     )
     without_step = replace(half, step={"_target_": NO_STEP})
     assert [
-        list(further(each.diagnosis))
+        [
+            line
+            for line in advice.details(each.diagnosis)
+            if line.startswith("upper bound")
+        ]
         for each in (half, replace(half, tried=(0, 4)), without_step)
     ] == [
         ["upper bound: an infinitely fast loader would speed up training 1.6x"],
@@ -397,9 +402,10 @@ def test_more_workers_are_suggested_with_what_they_save() -> None:
 def test_fork_is_suggested_for_spawned_workers_and_an_epoch_of_unknown_length_has_no_start_up() -> (
     None
 ):
-    spawned = replace(SHORT, settings=loader_settings(multiprocessing_context="spawn"))
-    assert "fork starts faster than spawn" in sentence(spawned.diagnosis)
-    assert "fork starts" not in sentence(SHORT.diagnosis)
+    by_spawn = loader_settings(multiprocessing_context="spawn")
+    spawned = replace(SLOW_START, settings=by_spawn)
+    assert advice.of(spawned.diagnosis).cause.endswith(" with spawn; fork is faster")
+    assert "fork" not in advice.of(SLOW_START.diagnosis).cause
     trials = tuple(replace(one, batches=None) for one in SHORT.result.trials)
     found = diagnose(replace(SHORT.result, trials=trials), SHORT.trial(4))
     assert found is not None

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nws_sweep import cli, programs
-from nws_sweep.analysis import advice
+from nws_sweep.analysis import advice, limits
 from nws_sweep.errors import NwsSweepError
 from nws_sweep.model.stages import Stage
 from nws_sweep.records import BatchCost, BatchRecord, LoopCosts, SearchRecord, StageTime
@@ -172,18 +172,16 @@ def test_the_diagnosis_names_what_to_make_cheaper() -> None:
         saved=0.4,
     )
     read = replace(blur, name="read", file="", cpu_share=0.1, saved=0.2)
-    assert advice.dearest([read, blur], computing=True) == blur
-    assert advice.dearest([read, blur], computing=False) == read
-    assert advice.dearest([read], computing=True) is None
-    named = advice.sentence(COMPUTING.diagnosis, [read, blur])
-    assert (
-        "a cheaper Blur (70 % of a sample's time at data.py:12; the epoch would take 40 % less without it) or"
-        in named
+    assert limits.dearest([read, blur], computing=True) == blur
+    assert limits.dearest([read, blur], computing=False) == read
+    assert limits.dearest([read], computing=True) is None
+    computing = advice.of(COMPUTING.diagnosis, [read, blur])
+    assert computing.cause == (
+        "the CPUs are busy: Blur takes 70 % of a sample (data.py:12)"
     )
-    assert advice.sentence(WAITING.diagnosis, [read, blur]).endswith(
-        "; it waits in read (70 % of a sample's time; the epoch would take 20 % less without it)"
-    )
-    assert "cheaper transforms" in advice.sentence(COMPUTING.diagnosis)
+    assert str(computing.remedies[1]) == "a cheaper Blur saves up to 40 % of the epoch"
+    waiting = advice.of(WAITING.diagnosis, [read, blur])
+    assert waiting.cause.endswith(" is waiting for storage or the network, in read")
 
 
 def test_threads_that_compute_much_of_the_batches_are_told_with_their_number() -> None:

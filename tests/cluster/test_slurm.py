@@ -65,7 +65,7 @@ def test_a_grid_is_measured_on_the_nodes_and_reported_here(program: Program) -> 
     report = (folder / storage.REPORT).read_text("utf-8")
     assert "times of unlike machines cannot be compared: " in report
     logs = [path.read_text() for path in (folder / ".submitit").rglob("*_log.out")]
-    assert sum("best: num_workers=" in log for log in logs) == 2
+    assert sum("\n  num_workers=" in log for log in logs) == 2
 
 
 def test_a_lost_job_is_a_row_and_the_same_command_measures_it(

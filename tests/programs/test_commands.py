@@ -91,7 +91,7 @@ def test_a_program_does_what_it_does_without(
 @pytest.mark.parametrize(
     ("name", "printed"),
     [
-        pytest.param("search", "Best settings", marks=pytest.mark.extended),
+        pytest.param("search", "\nreport ", marks=pytest.mark.extended),
         pytest.param("explain", "| Sleeping.__getitem__ ", marks=pytest.mark.extended),
     ],
 )

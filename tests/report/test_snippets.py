@@ -1,10 +1,11 @@
-from nws_sweep.records import TrialState
+from nws_sweep.records import BatchCost, TrialState
 from nws_sweep.report import snippets
 from tests.factories import (
-    configuration,
     failed_trial,
+    recorded_trial,
     search_result,
     summary_of_grid,
+    summary_of_run,
     trial,
 )
 
@@ -18,14 +19,14 @@ def test_what_a_configuration_lacks_is_a_dash_and_failed_what_could_not_be_measu
     )
     header, _, failed = snippets.best_table(found)
     assert header[-1] == "vs CPU count"  # none was measured
-    assert failed == ["photos", "x", "failed", *"-----"]
+    assert failed == ["x", "failed", *"-----"]
     found = summary_of_grid(
         search_result(trial(0, 8.0)),
         search_result(trial(0, 8.0), columns={"training_step.ms": 5}),
     )
     assert [row[:2] for row in snippets.best_table(found)[1:]] == [
-        ["photos", "-"],
-        ["photos", "5"],
+        ["-", "0"],
+        ["5", "0"],
     ]
 
 
@@ -34,9 +35,59 @@ def test_cells_of_a_markdown_table_are_escaped_and_stay_on_one_line() -> None:
     assert table == "| a\\|b      |\n|-----------|\n| <script>  |\n| two lines |\n"
 
 
+def test_figures_of_a_table_are_those_of_the_pictures_and_of_settings_with_a_time() -> (
+    None
+):
+    found = summary_of_run(
+        search_result(trial(0, 32.0), trial(2, 8.0), failed_trial(4))
+    )
+    assert snippets.measured_table(found.configurations[0]) == [
+        ["num_workers", "per batch", "samples/s", "epoch", "start-up", "memory"],
+        ["0", "about 190 to 400 ms", "260", "32 s", "16 s", "1.05 MB"],
+        ["2", "about 50 to 90 ms", "1020", "8.0 s", "4.0 s", "1.05 MB"],
+    ]
+    assert round(found.configurations[0].best_rate) == 1024
+
+
+def test_below_the_table_of_a_grid_are_what_is_not_certain_and_each_cause_once() -> (
+    None
+):
+    slow = recorded_trial(0, BatchCost(cpu_s=0.25, wait_s=0.0))
+    waiting = recorded_trial(0, BatchCost(cpu_s=0.0, wait_s=0.25))
+    found = summary_of_grid(
+        *(
+            search_result(measured, columns={"batch_size": size, "pin_memory": pinned})
+            for size, measured in ((64, slow), (128, waiting))
+            for pinned in (True, False)
+        )
+    )
+    first, second, cost = snippets.rows_of(found)
+    assert first == (
+        "why",
+        "batch_size=64, pin_memory true or false: no single cost limits: removing any "
+        "saves less than a tenth of the epoch",
+    )
+    assert second[1].startswith(
+        "batch_size=128, pin_memory true or false: loading waits: 100 % of a batch's"
+    )
+    assert cost == ("cost", "32 s")
+    alike = summary_of_grid(
+        search_result(slow, columns={"batch_size": 64}),
+        search_result(slow, columns={"batch_size": 128}, stop_reason="", cost_s=0.0),
+    )
+    labels = [label for label, _ in snippets.rows_of(alike)]
+    assert labels == ["note", "why", "cost"]
+    many = [
+        search_result(trial(0, 8.0), columns={"batch_size": size}, stop_reason="")
+        for size in range(8)
+    ]
+    *_, more, _ = snippets.rows_of(summary_of_grid(*many))
+    assert more == ("note", "4 more, in the report")
+
+
 def test_a_mismeasured_candidate_has_its_reason_and_no_times_in_the_progress() -> None:
     wrong = trial(
         4, 16.0, state=TrialState.MISMEASURED, reason="7 ms a batch is impossible"
     )
-    line = snippets.trial_line(wrong, configuration())
-    assert line == "num_workers=4   mismeasured: 7 ms a batch is impossible"
+    line = snippets.trial_line(wrong, search_result(wrong))
+    assert line == "num_workers=4 mismeasured: 7 ms a batch is impossible"

@@ -20,7 +20,7 @@ from nws_sweep.records import (
     codec,
     storage,
 )
-from nws_sweep.report import page, tables, writer
+from nws_sweep.report import page, snippets, tables, writer
 from nws_sweep.report.sweep_result import SweepResult
 from nws_sweep.report.tables import Rows
 from tests.factories import (
@@ -178,7 +178,7 @@ def test_the_page_of_a_grid_begins_with_the_fastest_configuration_of_each_datase
     ]
     settings = [page.setting(one) for one in found.configurations]
     assert settings == ["num_workers=2", "num_workers=2", ""]
-    assert "Failed: no candidate could be measured" in text
+    assert "Failed: nothing could be measured" in text
     nothing = summary_of_run(search_result(failed_trial(0, "it broke")))
     assert re.search(
         "Nothing could be measured(?s:.)*it broke", page.report(nothing, ())
@@ -244,7 +244,7 @@ def sure(record: SearchRecord) -> str:
         ([steady(2, 2.02), steady(4, 2.0)], "num_workers=4 takes 1.0 % less time, which is not worth the"),
         ([steady(2, 2.0), steady(2, 1.99, settings=loader_settings(2, prefetch_factor=8)), steady(4, 3.0)],
          "num_workers=2 prefetch_factor=8 takes 0.5 % less time, which is not worth the change."),
-        ([steady(2, 2.0)], "No comparison: no other candidate was measured."),
+        ([steady(2, 2.0)], "No comparison: no other num_workers was measured."),
     ],
 )  # fmt: skip
 def test_the_confidence_follows_the_interval_of_the_ratio(
@@ -256,14 +256,14 @@ def test_the_confidence_follows_the_interval_of_the_ratio(
 
 def test_the_page_begins_with_the_lines_of_the_answer_and_the_load() -> None:
     trials = [trial(n, 8.0 / (1 + n), noise=Noise(other_cpus=1.7)) for n in (0, 2)]
-    load = "other programs used 1.7 of 8 CPUs: times are of what was left"
+    load = "other programs used 1.7 of 8 CPUs: measure again without them"
     for record, heading in (
         (search_result(*trials), "Set this"),
         (search_result(*trials, stop_reason=""), "Set this"),
         (search_result(trials[0], stop_reason=""), "Undecided"),
     ):
         found = summary_of_run(record)
-        lines = page.conclusion(found.configurations[0])
+        lines = found.configurations[0].conclusion
         text = page.report(found, [])
         start = html.unescape(text[text.index(f"{heading}</h2>") :])
         assert start.index("<dt>answer</dt>") < start.index(lines.answer) < 500
@@ -339,7 +339,7 @@ def test_the_report_of_a_run_is_written_with_all_its_files_and_shows_what_was_me
     )
     assert yaml.safe_load((folder / "best.yaml").read_text()) == BEST_OF_4
     assert text.startswith(
-        "# Run run\n\n## Best settings\n\n- best: num_workers=4 (measured)\n\n| dataset | num_workers"
+        "# Run run\n\n## Best settings\n\n- num_workers=4 2.5 to 7 times as fast as 0\n- why: "
     )
 
 
@@ -361,20 +361,28 @@ def test_the_report_of_a_run_names_its_host_every_trial_and_why_the_search_stopp
         in host
     )
     assert "Python 3.11.7, torch 2.4.0, torchvision 0.19.0, nws_sweep 0.1.0" in host
-    why, _, listed = section(text, "dataset=photos").partition("\n\n")
-    assert why.startswith(
-        "- too much noise to identify the bottleneck: the hypervisor took 30 % of the CPU time"
+    assert (
+        "\n- why: hidden by noise: the hypervisor took 30 % of the CPU time\n" in text
     )
-    assert listed.splitlines()[:6] == [
-        "Stopped: all 4 candidates were measured. The search took 8.00 s, 1.00 epochs at the best setting.",
-        "",
-        "| num_workers | per batch   | samples/s | start-up | epoch | waiting | memory  | windows | state          |",
-        "|-------------|-------------|-----------|----------|-------|---------|---------|---------|----------------|",
-        "| 2           | -           | -         | -        | -     | -       | -       | -       | timeout: no \\| |",
-        "| 4           | 62 ms ±38 % | 1000      | 4.00 s   | 8.0 s | 75 %    | 1.05 MB | 5       | ok             |",
+    details, _, listed = section(text, "dataset=photos").partition("\n\n")
+    assert "- stopped: all 4 candidates were measured" in details.splitlines()
+    table = [line.split("|")[1:-1] for line in listed.splitlines()[:4]]
+    header, _, failed, best = [[cell.strip() for cell in row] for row in table]
+    assert header == [*snippets.TRIAL_HEADER]
+    assert failed == ["2", *["-"] * 7, "timeout: no \\", ""]
+    assert best == [
+        *(
+            "4",
+            "about 50 to 90 ms",
+            "1020",
+            "4.0 s",
+            "8.0 s",
+            "75 %",
+            "1.05 MB",
+            "5",
+            "ok",
+        ),
     ]
-    reused = summary_of_run(search_result(trial(4, 8.0), cost_s=0.0))
-    assert "\n\nStopped: all 4 candidates were measured.\n\n|" in page.markdown(reused)
 
 
 def test_the_report_of_a_failed_run_has_the_reason(tmp_path: Path) -> None:
@@ -392,9 +400,7 @@ def test_the_report_of_a_failed_run_has_the_reason(tmp_path: Path) -> None:
     # and no empty sections
     assert titles == ["Best settings", "Failures", "dataset=photos", "Host and method"]
     body = section(text, "dataset=photos")
-    assert body.startswith(
-        "Failed: no such folder: &lt;data>\n\nStopped: did not finish. "
-    )
+    assert body.startswith("Failed: no such folder: &lt;data>\n\n")
     assert pictures_of(text) == []
     assert yaml.safe_load((folder / "best.yaml").read_text()) is None
 
@@ -441,7 +447,7 @@ def test_the_report_of_a_grid_is_written_with_all_its_files(tmp_path: Path) -> N
     ]
     unfinished = section(text, "Best settings").split("\n\n")[0]
     assert unfinished.startswith(
-        "- dataset=photos batch_size=128: undecided; only num_workers=0 was measured: the search"
+        "- note: dataset=photos batch_size=128: undecided only num_workers=0 was measured: the search"
     )
     assert pd.read_csv(grid / "results.csv")["state"].tolist() == [
         "ok",

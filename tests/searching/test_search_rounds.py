@@ -122,7 +122,7 @@ def test_a_time_budget_ends_the_search_to_within_a_window_with_the_best_so_far(
     nothing, _ = run_search(
         configuration(time_limit_s=1e-6, strategy=strategy), sleeping()
     )
-    assert nothing.error == "no candidate was measured: time_limit_s=1e-06 was spent"
+    assert nothing.error == "nothing was measured: time_limit_s=1e-06 was spent"
     assert (nothing.verdict, nothing.complete) == (None, False)  # it is repeated
     assert all(trial.state is TrialState.OK for trial in result.trials)
 
