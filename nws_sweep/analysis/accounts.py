@@ -1,6 +1,8 @@
 """Accounts in words: where the time of an epoch goes, and which part to change.
 Pure."""
 
+from dataclasses import dataclass
+
 from nws_sweep.model import choice
 from nws_sweep.records import Account, LoaderSettings, OtherLoader, Part, Trial
 from nws_sweep.units import counted, seconds, share
@@ -10,6 +12,16 @@ _PERSISTENT = "persistent_workers=True"
 # share of the time from which the training step is named before what could be changed
 # around it
 _STEP_LIMITS = 0.75
+_OF_THE_LOADER = (Part.MAKING, Part.SAMPLER, Part.MAIN, Part.STARTING)
+_CAUSES = {
+    Part.STEP: "the training step",
+    Part.MAKING: "making samples",
+    Part.SAMPLER: "the sampler, in the main process,",
+    Part.MAIN: "receiving batches in the main process",
+    Part.STARTING: "starting and ending workers",
+    Part.UNSEEN: "what is outside of DataLoaders and training steps",
+}
+CHEAPER_SAMPLES = "cheaper samples save up to {}; more workers save nothing"
 
 
 def line(trial: Trial | None) -> str:
@@ -25,14 +37,6 @@ def line(trial: Trial | None) -> str:
 def account_of(trial: Trial | None) -> Account | None:
     """Where the time of a trial goes; None if it is unknown."""
     return trial.measurement.account if trial and trial.measurement else None
-
-
-def line_beside_waiting(trial: Trial | None) -> str:
-    """The line if another part than making samples is to change: the share of waiting
-    does not tell it."""
-    account = account_of(trial)
-    part = to_change(account, trial.settings) if trial and account else None
-    return "" if part in (None, Part.MAKING) else line(trial)
 
 
 def _shown(account: Account) -> list[Part]:
@@ -63,76 +67,137 @@ def _other(loader: OtherLoader) -> str:
 def to_change(account: Account, settings: LoaderSettings) -> Part | None:
     """The largest part that settings or code other than the training step change; None
     if no part is worth it."""
-    fixed = {Part.STEP}
-    if settings.persistent_workers:
-        fixed.add(Part.STARTING)  # of the first epoch only
+    fixed = _fixed(settings)
     largest = next(part for part in account.seconds if part not in fixed)
     return largest if account.share(largest) >= choice.PROMISING else None
 
 
-def remedy(account: Account, part: Part | None, *, is_remade: bool = False) -> str:
-    """What a part takes, and what to do about it, in a sentence; making samples has
-    more remedies.
+def _fixed(settings: LoaderSettings) -> set[Part]:
+    """The parts that neither settings nor other code than the training step change."""
+    if settings.persistent_workers:
+        return {Part.STEP, Part.STARTING}  # workers start in the first epoch only
+    return {Part.STEP}
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """What to change, in words, and the share of the time that it saves at most, from 0
+    to 1."""
+
+    text: str
+    saved: float
+
+
+def limit(account: Account, part: Part | None) -> str:
+    """What limits the training, with its share of the time; ``part`` is to change."""
+    step = account.share(Part.STEP)
+    if part is None:
+        return f"the training step limits training: {share(step)} of the time; more workers save nothing"
+    if step >= _STEP_LIMITS:
+        return f"the training step limits training: {share(step)} of the time"
+    takes = share(account.share(part))
+    if part is Part.OTHERS:
+        return f"other loaders limit training: {takes} of the time"
+    if part is Part.UNSEEN:
+        return f"neither loader nor training step limits training: {takes} of the time is beside them"
+    waiting = sum(account.share(of_loader) for of_loader in _OF_THE_LOADER)
+    return (
+        f"the loader limits training: {share(waiting)} of the time is waiting for data"
+    )
+
+
+def cause(account: Account, part: Part | None) -> str:
+    """Why: the part that is to change, or the training step, with its seconds."""
+    part = part or Part.STEP
+    takes = (
+        f"takes {share(account.share(part))} of the time "
+        f"({seconds(account.seconds[part])} of {seconds(account.total_s)})"
+    )
+    if part is Part.OTHERS:
+        return f"{_loader_to_change(account)}: the other loaders {takes.replace('takes', 'take', 1)}"
+    return f"{_CAUSES[part]} {takes}"
+
+
+def _loader_to_change(account: Account) -> str:
+    """What is wrong with the other loader that takes most."""
+    worst, slowest = _restarted(account), _without_workers(account)
+    if worst is not None:
+        return f"the DataLoader of {worst.name} starts its workers {counted(worst.starts, 'time')}"
+    if slowest is not None:
+        return f"the DataLoader of {slowest.name} has no workers"
+    names = ", ".join(loader.name for loader in account.others)
+    return f"training waits for {names}"
+
+
+def _restarted(account: Account) -> OtherLoader | None:
+    """The other loader whose workers start again and again, for much of the time; None
+    without any."""
+    worst = max(account.others, key=lambda loader: loader.starting_s)
+    is_much = worst.starting_s >= choice.PROMISING * account.total_s
+    return worst if worst.starts > 1 and is_much else None
+
+
+def _without_workers(account: Account) -> OtherLoader | None:
+    """The slowest other loader, if it takes much of the time and has no workers; else
+    None."""
+    slowest = max(account.others, key=lambda loader: loader.called_s)
+    is_much = slowest.called_s >= choice.PROMISING * account.total_s
+    return slowest if slowest.workers == 0 and is_much else None
+
+
+def remedies(
+    account: Account,
+    settings: LoaderSettings,
+    making: Remedy | None = None,
+    *,
+    is_remade: bool = False,
+) -> tuple[str, ...]:
+    """What to change next, the largest saving first: the part that is to change, and
+    another part if that saves more than half as much.
 
     Args:
         account: The account.
-        part: That is to change; None for none.
+        settings: In use.
+        making: The remedy of making samples; None for cheaper samples.
         is_remade: Whether the program makes a DataLoader for each epoch, so that no
             workers can persist.
     """
-    step = f"the training step takes {share(account.share(Part.STEP))} of the time"
-    if part is None:
-        return f"{step}; the loader does not limit it"
-    text = _remedy_of(account, part, is_remade=is_remade)
-    return f"{step}; {text}" if account.share(Part.STEP) >= _STEP_LIMITS else text
+    making = making or Remedy(CHEAPER_SAMPLES, account.share(Part.MAKING))
+    found: list[Remedy] = []
+    for part in account.seconds:
+        if part in _fixed(settings) or account.share(part) < choice.PROMISING:
+            continue
+        is_making = part is Part.MAKING
+        remedy = making if is_making else _remedy_of(account, part, is_remade=is_remade)
+        if not found or remedy.saved > found[0].saved / 2:
+            found.append(remedy)
+    largest = sorted(found[:2], key=lambda remedy: -remedy.saved)
+    return tuple(remedy.text.format(share(remedy.saved)) for remedy in largest)
 
 
-def _remedy_of(account: Account, part: Part, *, is_remade: bool) -> str:
-    takes = f"{share(account.share(part))} of the time"
-    if part is Part.MAKING:
-        return f"training waits for data {takes}"
-    if part is Part.SAMPLER:
-        return f"the sampler takes {takes} in the main process: make it cheaper; no number of workers helps"
-    if part is Part.MAIN:
-        return f"receiving batches takes the main process {takes}: give it fewer and larger tensors"
-    if part is Part.STARTING:
-        what = (
-            f"one DataLoader for all epochs, with {_PERSISTENT},"
-            if is_remade
-            else _PERSISTENT
-        )
-        return (
-            f"starting and ending workers takes {takes}: {what} saves "
-            f"{seconds(account.starting_s)} of each later epoch"
-        )
-    if part is Part.UNSEEN:
-        return (
-            f"{takes} passes outside of DataLoaders and training steps: "
-            "look at what follows an epoch, such as saving"
-        )
-    return _remedy_of_others(account, takes)
+def _remedy_of(account: Account, part: Part, *, is_remade: bool) -> Remedy:
+    """What to do about a part other than making samples."""
+    if part is Part.OTHERS:
+        return _remedy_of_others(account)
+    texts = {
+        Part.SAMPLER: "a cheaper sampler saves up to {}; more workers save nothing",
+        Part.MAIN: "fewer and larger tensors in a batch save up to {}",
+        Part.STARTING: f"{_PERSISTENT} saves {{}} of each later epoch",
+        Part.UNSEEN: "look at what follows an epoch, such as saving: it takes {}",
+    }
+    if part is Part.STARTING and is_remade:
+        texts[part] = f"one DataLoader for all epochs, with {texts[part]}"
+    return Remedy(texts[part], account.share(part))
 
 
-def remedy_of_starts(account: Account, starts: int, batches: int) -> str:
-    """What to do where workers are started for few batches each: their iterator is left
-    after these."""
-    takes = f"starting and ending workers takes {share(account.share(Part.STARTING))} of the time"
-    often = f"{counted(starts, 'time')} for {batches} batch{'es' * (batches != 1)}"
-    return f"{takes}, {often}: keep the iterator of the DataLoader for the next batch"
-
-
-def _remedy_of_others(account: Account, takes: str) -> str:
-    least_s = choice.PROMISING * account.total_s
-    worst = max(account.others, key=lambda loader: loader.starting_s)
-    if worst.starts > 1 and worst.starting_s >= least_s:
-        often, saved_s = (
-            counted(worst.starts, "time"),
-            worst.starting_s * (1 - 1 / worst.starts),
-        )
-        starts = f"the DataLoader of {worst.name} starts its workers {often}"
-        return f"other loaders take {takes}: {starts}; made once, with {_PERSISTENT}, it saves {seconds(saved_s)}"
-    slowest = max(account.others, key=lambda loader: loader.called_s)
-    if slowest.workers == 0 and slowest.called_s >= least_s:
-        return f"other loaders take {takes}: the DataLoader of {slowest.name} has no workers: give it some"
-    names = ", ".join(loader.name for loader in account.others)
-    return f"other loaders ({names}) take {takes}: tune each of them"
+def _remedy_of_others(account: Account) -> Remedy:
+    worst, slowest = _restarted(account), _without_workers(account)
+    if worst is not None:
+        saved_s = worst.starting_s * (1 - 1 / worst.starts)
+        text = f"one DataLoader of {worst.name} for all passes, with {_PERSISTENT}, saves {{}}"
+        return Remedy(text, saved_s / account.total_s)
+    if slowest is not None:
+        text = f"workers for the DataLoader of {slowest.name} save up to {{}}"
+        return Remedy(text, slowest.called_s / account.total_s)
+    called_s = sum(loader.called_s for loader in account.others)
+    return Remedy("tune the other loaders: they take {}", called_s / account.total_s)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from nws_sweep.analysis import accounts
 from nws_sweep.api.request import Request, TrainingStep
 from nws_sweep.api.searching import search_for_all_ranks
 from nws_sweep.config.python_notation import explained
@@ -117,7 +116,7 @@ def tune(  # noqa: PLR0913
         # a handler of the program has taken it, for the loop that follows
         return unchanged(f"{stop} ended the search")
     tuned = _with_result(make_loader(), result)
-    _announce_result(tuned, result, announce)
+    _announce_consequences(tuned, result, announce)
     return tuned
 
 
@@ -130,14 +129,9 @@ def _loader_input(make_loader: Callable[[], Any], is_given: bool) -> LoaderInput
     return loader_input_of(maker, DATALOADER_DEFAULTS)
 
 
-def _announce_result(tuned: Any, result: SearchResult, announce: Print) -> None:
-    """Says where the time goes, that a loader is not changed, or that its workers seed
-    generators of the dataset."""
-    best = next(
-        (trial for trial in result.trials if trial.settings == result.settings), None
-    )
-    if account := accounts.line_beside_waiting(best):
-        announce(account)
+def _announce_consequences(tuned: Any, result: SearchResult, announce: Print) -> None:
+    """Says that a loader is not changed, or that its workers seed generators of the
+    dataset."""
     if is_module(tuned):
         return
     if tuned.tuning.after != result.settings:
@@ -186,7 +180,11 @@ def _with_reason(loaded: Made, reason: str) -> Made:
     if not is_module(loaded) and not hasattr(type(loaded), "tuning"):
         settings = loaders.settings_of(loaders.unwrapped(loaded))
         vars(loaded)["tuning"] = Tuning(
-            before=settings, after=settings, is_decided=True, reason=reason
+            before=settings,
+            after=settings,
+            is_decided=True,
+            reason=reason,
+            lines=(f"num_workers={settings.num_workers}   {reason}",),
         )
     return loaded
 
@@ -207,7 +205,11 @@ def _tuning(result: SearchResult) -> Tuning:
         if settings in times_s
     )
     tuning = Tuning(
-        before=before, after=result.settings, is_decided=True, batch_s=batch_s
+        before=before,
+        after=result.settings,
+        is_decided=True,
+        batch_s=batch_s,
+        lines=(result.first_line,),
     )
     if result.status != Status.MEASURED:
         return replace(tuning, is_provisional=True, reason=result.conclusion.answer)

@@ -7,16 +7,18 @@ import contextlib
 import functools
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from torch.utils.data import DataLoader, IterableDataset, MapDataPipe
 
-from nws_sweep.analysis import accounts
 from nws_sweep.config.python_notation import explained
 from nws_sweep.config.search_options import AutotuneOptions, autotune_options
 from nws_sweep.dataloading import generators, loaders, sharing
+from nws_sweep.dataloading.fingerprints import is_library
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
 from nws_sweep.dataloading.pickling import placeholder
 from nws_sweep.errors import one_line
@@ -295,19 +297,28 @@ def tuner_of(loader: DataLoader[Any], options: AutotuneOptions) -> Tuner:
         reorders=options.watches and hasattr(loader, "in_order"),  # since torch 2.6
         once=options.once,
         announce=announcer(options.progress),
-        on_decided=(lambda watcher: watcher.tell(watcher.tuning.reason))
-        if options.watches
-        else _conclude,
+        on_decided=Watcher.tell_answer if options.watches else _conclude,
         others=Agreement(kind_of(loader))
         if rank0.has_other_ranks() and not reason
         else None,
         own_generators=generators.of_loader(loader),
         has_own_state=safeguards.saves_by_iterators(loader),
         endless_batches=loaders.batches_of_endless(loader),
+        place=_place_of_loop(),
     )
     if reason:
         tuner.decide(reason)
     return tuner
+
+
+def _place_of_loop() -> str:
+    """File and line of the program that begins to iterate, such as ``train.py:40``;
+    empty in a notebook."""
+    frame = sys._getframe()
+    while frame.f_back and is_library(frame.f_code.co_filename):
+        frame = frame.f_back
+    path = Path(frame.f_code.co_filename)
+    return f"{path.name}:{frame.f_lineno}" if path.is_file() else ""
 
 
 def _earlier_answer(
@@ -404,8 +415,7 @@ def batches_of(loader: DataLoader[Any]) -> int | None:
 def _conclude(tuner: Tuner) -> None:
     """Says what was found, and stores it for the next training run; of several ranks,
     rank 0 does."""
-    account = accounts.line_beside_waiting(tuner.trials.get(tuner.current))
-    tuner.tell("; ".join(filter(None, [str(tuner.tuning), account])))
+    tuner.tell_answer()
     if tuner.trials and tuner.leads:
         ResultStore().add(record(tuner))
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nws_sweep.model import epoch_length
+from nws_sweep.online import texts
 from nws_sweep.online.loader_clock import LoaderClock, LoaderTime
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Agreement, Plan
@@ -46,6 +47,8 @@ class LoaderState:
             the generator that shuffles.
         sees_others: Whether the other DataLoaders of the program are followed too.
         is_remade: Whether the program makes the loader again for each epoch.
+        place: File and line of the program that iterates over the loader; empty if it
+            is unknown.
         time: Of the loader.
         loader_clock: Of the thread that iterates over the loader.
     """
@@ -68,6 +71,7 @@ class LoaderState:
     draws_shuffle: bool = False
     sees_others: bool = False
     is_remade: bool = False
+    place: str = ""
     time: LoaderTime = field(default_factory=LoaderTime)
     loader_clock: LoaderClock = field(default_factory=LoaderClock)
     trials: dict[LoaderSettings, Trial] = field(default_factory=dict)
@@ -181,6 +185,18 @@ class LoaderState:
         if self.leads:
             self.announce(f"{self.configuration.columns['dataset']}: {text}")
 
+    def tell_answer(self) -> None:
+        """Says what was found, with the dataset and the place of the training loop."""
+        first, *rest = self.tuning.lines
+        name = self.configuration.columns["dataset"]
+        where = f"{name}, {self.place}" if self.place else name
+        if self.leads:
+            self.announce("\n  ".join([f"{first}   ({where})", *rest]))
+
+    def lines(self) -> Sequence[str]:
+        """The answer as it is shown, once the settings are decided."""
+        return [f"{texts.named(self.current, self.base)}   {self.tuning.reason}"]
+
     def hold(self, why: str) -> None:
         """The settings cannot change yet, and what was timed until now does not count;
         empty if they can."""
@@ -208,4 +224,5 @@ class LoaderState:
             batch_s=batch_s,
         )
         self.observation = None
+        self.tuning = replace(self.tuning, lines=tuple(self.lines()))
         self.on_decided(self)

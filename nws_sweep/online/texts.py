@@ -1,5 +1,5 @@
-"""What a training is told about its settings. "Takes" and "took" are measured; what
-"would take" is predicted. Pure."""
+"""What a training is told about its settings. "Took" is measured; what "would take" is
+predicted. Pure."""
 
 from nws_sweep import units
 from nws_sweep.model import choice
@@ -8,14 +8,21 @@ from nws_sweep.online.times import Times
 from nws_sweep.records import LoaderSettings
 
 REPEATED = "its dataset does not read get_worker_info().num_workers, so every worker has all samples"
-NO_GAIN = f"no other setting is predicted to save {units.share(choice.PROMISING)}"
-UNKNOWN = "how long a batch takes is unknown, since too few were timed"
+NO_GAIN = f"no other setting would save {units.share(choice.PROMISING)} of the time (predicted)"
+MEASURED = "measured"
+TOO_FEW = "too few batches were timed"
+ENDED = "not certain: training ended before more was timed"
 
 
 def named(settings: LoaderSettings, beside: LoaderSettings) -> str:
     """The number of workers, and with workers ``prefetch_factor`` and ``in_order`` if
     they differ."""
-    text = f"num_workers={settings.num_workers}"
+    return f"num_workers={short(settings, beside)}"
+
+
+def short(settings: LoaderSettings, beside: LoaderSettings) -> str:
+    """As ``named``, without the name of the first setting: ``4 prefetch_factor=8``."""
+    text = str(settings.num_workers)
     if settings.num_workers and settings.prefetched != beside.prefetched:
         text += f" prefetch_factor={settings.prefetched}"
     if settings.num_workers and settings.in_order != beside.in_order:
@@ -23,53 +30,13 @@ def named(settings: LoaderSettings, beside: LoaderSettings) -> str:
     return text
 
 
-def now(times: Times, settings: LoaderSettings) -> str:
-    """How long a batch or an epoch takes with these settings."""
-    return _lasting(times.of(settings), settings)
-
-
 def took(times: Times, settings: LoaderSettings, beside: LoaderSettings) -> str:
     """How long it took with these settings, before others are used."""
-    return f"{_lasting(times.of(settings), settings, 'took')}, with {named(settings, beside)}"
-
-
-def _lasting(times: Times, settings: LoaderSettings, verb: str = "takes") -> str:
+    times = times.of(settings)
     measured = times.measured.get(settings)
     if measured is None:
-        return UNKNOWN
-    waiting = units.share(measured.waiting_share)
-    return f"{times.unit} {verb} {_time(times, settings)}, {waiting} of it waiting for the loader"
-
-
-def _time(times: Times, settings: LoaderSettings) -> str:
-    """The measured time with these settings, and of what, where that differs between
-    settings."""
-    measured = times.measured[settings]
-    text = times.text(measured.batch_s)
-    if not times.is_mixed:
-        return text
-    return (
-        f"{text} (in whole epochs)"
-        if measured.is_of_epochs
-        else f"{text} (between start and end of an epoch)"
-    )
-
-
-def since_the_start(
-    times: Times, first: LoaderSettings, current: LoaderSettings
-) -> str:
-    """How long it takes now, and how long it took at first if that was longer.
-
-    It is not longer if the training step has become slower meanwhile.
-    """
-    times = times.of(first, current)
-    first_s, current_s = (
-        times.batch_s.get(settings, 0.0) for settings in (first, current)
-    )
-    at_first = (
-        f"; it took {_time(times, first)} at first" if first_s > current_s > 0 else ""
-    )
-    return f"{_lasting(times, current)}{at_first}"
+        return TOO_FEW
+    return f"{times.unit} took {times.text(measured.batch_s)} with {named(settings, beside)}"
 
 
 def tried(times: Times, current: LoaderSettings, decision: Try) -> str:
@@ -79,11 +46,5 @@ def tried(times: Times, current: LoaderSettings, decision: Try) -> str:
     if measured is None:
         return before
     predicted_s = measured.batch_s * decision.predicted_s / decision.current_s
-    return f"{before}; it would take {times.text(predicted_s)} (predicted)"
-
-
-def returned(times: Times, current: LoaderSettings, better: LoaderSettings) -> str:
-    """Why earlier settings are used again."""
-    times = times.of(current, better)
-    worse = f"{times.unit} took {_time(times, current)} with {named(current, better)}"
-    return f"{worse} and {_time(times, better)} with {named(better, current)}"
+    after = times.of(current).text(predicted_s)
+    return f"{before}; it would take {after} (predicted)"

@@ -6,12 +6,15 @@ is followed.
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from nws_sweep import verbosity
 from nws_sweep.dataloading.generators import seeding
 from nws_sweep.model import epoch_length
 from nws_sweep.online import texts
+from nws_sweep.online.answer import answer_of, details
 from nws_sweep.online.decision import Keep, Try, decide
 from nws_sweep.online.loader_state import LoaderState
 from nws_sweep.online.plan import Plan
@@ -19,6 +22,7 @@ from nws_sweep.online.situation import situation_of, workers_may_not_help
 from nws_sweep.online.times import at_the_pace_or_in_epochs
 from nws_sweep.online.waiting import Waiting
 from nws_sweep.records import Switch
+from nws_sweep.verbosity import Verbosity
 
 
 @dataclass(eq=False)
@@ -192,17 +196,15 @@ class Tuner(LoaderState):
         latest = self.observation
         if latest is not None and latest.windows:
             self.trials[latest.settings] = latest.trial(self.configuration, self.cpus)
-        reasons = [self.held] if self.held else []
-        if self.switches:
-            is_timed = self.current in self.times.measured
-            took = texts.since_the_start(
-                self.times, self.switches[0].before, self.current
-            )
-            reasons = [took if is_timed else self.switches[-1].reason]
-        self.decide(
-            "; ".join([*reasons, "training ended before more was timed"]),
-            is_final=False,
-        )
+        reasons = filter(None, (self.held, texts.ENDED))
+        self.decide("; ".join(reasons), is_final=False)
+
+    def lines(self) -> Sequence[str]:
+        """The answer; with details if these are to be shown."""
+        lines = answer_of(self).lines
+        if verbosity.current() is Verbosity.VERBOSE:
+            lines.extend(details(self))
+        return lines
 
     def watch_on(self) -> None:
         """From now on the clock around ``next`` says whether the settings still fit;
@@ -244,7 +246,7 @@ def decision_for(state: LoaderState, batch: int = 0) -> Try | Keep:
     another epoch."""
     situation = situation_of(state, batch)
     if situation is None:
-        return Keep(state.current, "the costs of too few batches are known")
+        return Keep(state.current, texts.TOO_FEW)
     return decide(situation)
 
 
@@ -252,12 +254,12 @@ def _reason_to_stay(state: LoaderState) -> str:
     """Why nothing else is tried, whatever is predicted; empty if something may be."""
     # they were left, and are in use again
     if any(switch.before == state.current for switch in state.switches):
-        return state.switches[-1].reason
+        return texts.MEASURED
     if (
         state.distributes_among is not None
         and state.current.num_workers >= state.distributes_among
     ):
-        return f"{texts.now(state.times, state.current)}; {texts.REPEATED}"
+        return texts.REPEATED
     return ""
 
 
@@ -272,16 +274,8 @@ def _without_workers(state: LoaderState, batch: int) -> Plan:
 def _as_measured(state: LoaderState, decision: Keep, batch: int) -> Plan:
     """The best of the measured settings: the current ones, or earlier ones."""
     if decision.settings != state.current:
-        reason = texts.returned(state.times, state.current, decision.settings)
+        reason = texts.took(state.times, state.current, decision.settings)
         return Plan(decision.settings, reason, state.epoch_of(decision.settings, batch))
-    if state.switches:
-        return Plan(
-            state.current,
-            texts.since_the_start(state.times, state.switches[0].before, state.current),
-        )
-    why = (
-        f"other settings were not tried: {decision.refusal}"
-        if decision.refusal
-        else texts.NO_GAIN
-    )
-    return Plan(state.current, f"{texts.now(state.times, state.current)}; {why}")
+    if decision.refusal:
+        return Plan(state.current, f"nothing else was tried: {decision.refusal}")
+    return Plan(state.current, texts.MEASURED if state.switches else texts.NO_GAIN)

@@ -1,21 +1,22 @@
 """Says where the time of a training goes, and changes nothing."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from nws_sweep import units
 from nws_sweep.analysis import accounts, advice
-from nws_sweep.dataloading import device_clock
+from nws_sweep.analysis.answers import Answer
 from nws_sweep.dataloading.windows import Moment
 from nws_sweep.model.stages import COPY, stage_costs
 from nws_sweep.online import texts
+from nws_sweep.online.answer import account_of, reason_not_to_know
 from nws_sweep.online.decision import Keep
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
 from nws_sweep.online.times import Measured, account_of_training
 from nws_sweep.online.tuner import Tuner, decision_for
 from nws_sweep.records import Account, Part, Trial
-from nws_sweep.system import accelerator
 
 # of workers, for fewer batches than can be timed, after which more would not change
 # what is known
@@ -28,6 +29,7 @@ class Watcher(Tuner):
     training ends."""
 
     changes_settings = False
+    _watching_s = 0.0  # that watching has taken
 
     def plan(self, batch: int) -> Plan | None:
         """Never other settings; says what was found once a long epoch has lasted a
@@ -79,27 +81,21 @@ class Watcher(Tuner):
                 trial, measurement=replace(trial.measurement, account=account)
             )
         self.trials[self.current] = trial
-        reason = self._reason(trial)
-        lines = accounts.table(account, self.current.num_workers) if account else []
-        self.decide("\n  ".join([reason, *lines]))
+        self._watching_s = self.observation.batches.watching_s
+        self.decide(self._answer().answer)
 
-    def _reason_not_to_know(self) -> str:
-        """Why the waits of the loader are not those of the training; empty if they
-        are."""
-        device = accelerator.in_use()
-        if device and device_clock.of_training() is None:
-            return f"since the step may still run on {device} when the next batch is requested"
-        return (
-            ""
-            if self.loader_clock.is_of_main_thread
-            else "since another thread than the main one takes the batches"
-        )
+    def lines(self) -> Sequence[str]:
+        """The answer, and where the time went."""
+        account, lines = account_of(self), self._answer().lines
+        if account is not None:
+            lines.extend(accounts.table(account, self.current.num_workers))
+        return lines
 
     def _account(self, observation: TrainingTrial, until_s: float) -> Account | None:
         """Where the time went until this moment on the clock of the windows; None if it
         is unknown."""
         windows = observation.windows
-        if not windows or self._reason_not_to_know():
+        if not windows or reason_not_to_know(self):
             return None
         lasted_s = max(
             0.0, until_s - windows[0].began_s - observation.batches.watching_s
@@ -111,71 +107,93 @@ class Watcher(Tuner):
             self.loader_clock.since(self.others_before, self.time),
         )
 
-    def _reason(self, trial: Trial) -> str:
-        """What was found, in a sentence."""
-        account = accounts.account_of(trial)
-        measured = self.times.measured.get(self.current)
+    def _answer(self) -> Answer:
+        """What limits the training, and what to change."""
+        trial = self.trials[self.current]
+        account, measured = account_of(self), self.times.measured.get(self.current)
         part = accounts.to_change(account, self.current) if account else None
-        if account is not None and part is Part.STARTING and self._is_restarted:
-            return accounts.remedy_of_starts(account, self.time.starts, self.batches)
-        if measured is None:
-            return "too few batches were timed"
-        if account is None:
-            why = self._reason_not_to_know()
-            return f"{self._takes(measured)}; the share of it spent waiting is unknown, {why}"
-        if part is None and not self.sees_others:
-            step = f"the training step takes {units.share(account.share(Part.STEP))} of the time"
-            return f"{step}, other loaders in it included, which only nws-sweep watch PROGRAM sees"
-        remedy = accounts.remedy(account, part, is_remade=self.is_remade)
+        restarts = part is Part.STARTING and self._is_restarted
+        if account is None or (measured is None and not restarts):
+            return self._unknown(measured)
+        answer = Answer(
+            answer=accounts.limit(account, part),
+            why=accounts.cause(account, part),
+            remedies=self._remedies(account, trial),
+            cost=f"{units.percent(self._watching_s / account.total_s)} of the time",
+        )
+        if restarts:
+            often = f"{units.counted(self.time.starts, 'time')} for {_batches(self.batches)}"
+            keep = "keep the iterator of the DataLoader for the next batch"
+            return replace(answer, why=f"{answer.why}, {often}", remedies=(keep,))
         if part is Part.MAKING:
-            return f"{remedy}{_dearest(trial)}; {self._takes(measured)}; {self._instead(trial, measured)}"
-        return f"{remedy}; {self._predicted(measured)}" if part is Part.MAIN else remedy
+            return replace(answer, why=f"{answer.why}{self._detail(trial)}")
+        if part is None and not self.sees_others:
+            others = (
+                "nws-sweep watch PROGRAM tells other loaders from the training step"
+            )
+            return replace(answer, remedies=(others,))
+        return answer
 
-    def _takes(self, measured: Measured) -> str:
-        times = self.times
-        return f"{times.unit} takes {times.text(measured.batch_s)} with num_workers={self.current.num_workers}"
+    def _unknown(self, measured: Measured | None) -> Answer:
+        if measured is None:
+            return Answer(answer=f"what limits training is unknown: {texts.TOO_FEW}")
+        took = texts.took(self.times, self.current, self.current)
+        return Answer(
+            answer="what limits training is unknown: so is the time of waiting",
+            why=f"{reason_not_to_know(self)}; {took}",
+        )
 
-    def _instead(self, trial: Trial, measured: Measured) -> str:
-        """What holds the workers back, or what other settings are predicted to
-        bring."""
+    def _detail(self, trial: Trial) -> str:
+        """Which worker or function takes most of making samples."""
+        if trial.fed_workers:
+            fed = f"{trial.fed_workers} of {trial.num_workers}"
+            return f"; only {fed} workers had batches"
         uneven = advice.uneven_workers(trial) if self.is_stream else ""
-        # A prediction would have each worker make as much as the others.
-        text = uneven or self._predicted(measured)
-        if not trial.fed_workers:
-            return text
-        return f"only {trial.fed_workers} of {trial.num_workers} workers had batches; {text}"
+        return f"; {uneven.partition(':')[0]}" if uneven else _dearest(trial)
 
-    def _predicted(self, measured: Measured) -> str:
-        """What other settings are predicted to bring, or why there are none."""
-        times = self.times
+    def _remedies(self, account: Account, trial: Trial) -> tuple[str, ...]:
+        """What to change, with what other settings are predicted to save."""
+        making = None
+        uneven = advice.uneven_workers(trial) if self.is_stream else ""
+        if uneven:
+            # A prediction would have each worker make as much as the others.
+            text = f"{uneven.rpartition(': ')[2]}: up to {{}}"
+            making = accounts.Remedy(text, account.share(Part.MAKING))
+        elif accounts.to_change(account, self.current) in (Part.MAKING, Part.MAIN):
+            making = self._predicted(account)
+        return accounts.remedies(
+            account, self.current, making, is_remade=self.is_remade
+        )
+
+    def _predicted(self, account: Account) -> accounts.Remedy | None:
+        """What other settings are predicted to save; None if they save nothing."""
         decision = decision_for(self)
         if isinstance(decision, Keep):
-            return decision.refusal or texts.NO_GAIN
-        ratio = decision.predicted_s / decision.current_s
-        waiting = units.share(max(0.0, 1 - (1 - measured.waiting_share) / ratio))
-        settings = texts.named(decision.settings, self.current)
-        predicted = times.text(measured.batch_s * ratio)
-        order = (
-            ""
-            if decision.settings.in_order == self.current.in_order
-            else "; batches come in another order then"
-        )
-        return f"predicted with {settings}: waiting {waiting}, {times.unit} {predicted}{order}"
+            if not decision.refusal:
+                return None
+            text = f"cheaper samples save up to {{}}; more workers do not fit: {decision.refusal}"
+            return accounts.Remedy(text, account.share(Part.MAKING))
+        text = f"{texts.named(decision.settings, self.current)} saves {{}} (predicted)"
+        if decision.settings.in_order != self.current.in_order:
+            text += "; batches come in another order then"
+        saved = max(0.0, 1 - decision.predicted_s / decision.current_s)
+        return accounts.Remedy(text, saved)
 
 
 def _has_epoch(observation: TrainingTrial) -> bool:
     return bool(observation.whole_epochs) or observation.is_long_enough
 
 
+def _batches(count: int) -> str:
+    return f"{count} batch{'es' * (count != 1)}"
+
+
 def _dearest(trial: Trial) -> str:
-    """The stage of a sample that takes most of a worker's time; empty if no calls were
-    timed."""
+    """The function that takes most of a worker's time; empty if no calls were timed."""
     stages = stage_costs([trial], trial.settings.batch_size or 1, trial.num_workers)
     if not stages:
         return ""
-    remedy = (
-        ", which fewer and larger tensors make cheaper"
-        if stages[0].name == COPY
-        else ""
-    )
-    return f"; slowest stage of a sample: {stages[0].name} ({units.share(stages[0].share)}{remedy})"
+    stage = stages[0]
+    place = f", {stage.place}" if stage.place else ""
+    larger = "; fewer and larger tensors take less" if stage.name == COPY else ""
+    return f"; most of it {stage.name} ({units.share(stage.share)}{place}){larger}"

@@ -259,6 +259,7 @@ class Tuning:
         reason: Why they are what they are; empty before that is known.
         batch_s: Measured seconds per batch, training steps included: at first and with
             each change.
+        lines: The answer as it is shown; empty before the settings are decided.
     """
 
     before: LoaderSettings
@@ -268,6 +269,7 @@ class Tuning:
     is_provisional: bool = False
     reason: str = ""
     batch_s: tuple[float, ...] = ()
+    lines: tuple[str, ...] = ()
 
     @property
     def gain(self) -> float:
@@ -295,4 +297,4 @@ class Tuning:
         return ", ".join(changes) or f"num_workers={after.num_workers} stays"
 
     def __str__(self) -> str:
-        return f"{self.changes}: {self.reason or 'not decided yet'}"
+        return "\n".join(self.lines) or f"{self.changes}: not decided yet"

@@ -1,0 +1,104 @@
+"""The answer of a tuned loader: its settings, their gain, where the time goes, and what
+to change next."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from nws_sweep.analysis import accounts
+from nws_sweep.analysis.answers import Answer
+from nws_sweep.analysis.time_ratios import Ratio, times_of
+from nws_sweep.dataloading import device_clock
+from nws_sweep.online import texts
+from nws_sweep.online.loader_state import LoaderState
+from nws_sweep.records import Account, LoaderSettings
+from nws_sweep.system import accelerator
+
+
+def answer_of(state: LoaderState) -> Answer:
+    """The answer once the settings are decided."""
+    settings = texts.named(state.current, state.base)
+    found = "; ".join(filter(None, (_gain(state), state.tuning.reason)))
+    account = account_of(state)
+    answer = Answer(answer=f"{settings}   {found}", cost=_cost(state))
+    if account is None:
+        return answer
+    part = accounts.to_change(account, state.current)
+    return replace(
+        answer,
+        why=accounts.cause(account, part),
+        remedies=accounts.remedies(account, state.current, is_remade=state.is_remade),
+    )
+
+
+def account_of(state: LoaderState) -> Account | None:
+    """Where the time goes with the settings in use; None if it is unknown."""
+    if reason_not_to_know(state):
+        return None
+    return accounts.account_of(state.trials.get(state.current))
+
+
+def reason_not_to_know(state: LoaderState) -> str:
+    """Why the waits of the loader are not those of the training; empty if they are."""
+    device = accelerator.in_use()
+    if device and device_clock.of_training() is None:
+        return f"the step may still run on {device} when the next batch is requested"
+    if not state.loader_clock.is_of_main_thread:
+        return "another thread than the main one takes the batches"
+    return ""
+
+
+def details(state: LoaderState) -> Iterator[str]:
+    """What the answer leaves out: the account, and the times of all settings tried."""
+    account = account_of(state)
+    if account is not None:
+        yield from accounts.table(account, state.current.num_workers)
+    for settings in state.trials:
+        times = state.times.of(settings)
+        if settings in times.measured:
+            yield texts.took(times, settings, state.base)
+
+
+def _gain(state: LoaderState) -> str:
+    """How much faster the settings are than those of the program, or than the fastest
+    others; empty if nothing else was measured."""
+    measured = dict(state.times.measured)
+    current = measured.pop(state.current, None)
+    if current is None or not measured:
+        return ""
+    compared = state.base
+    if compared not in measured:
+        compared = min(measured, key=lambda settings: measured[settings].batch_s)
+    gains = [_ratio(state, compared).as_fast_as(texts.short(compared, state.current))]
+    del measured[compared]
+    for settings in measured:
+        distance = abs(_ratio(state, settings).log)
+        if distance <= math.log1p(state.configuration.search.tolerance):
+            gains.append(f"as fast as {texts.short(settings, state.current)}")
+    return ", ".join(gains)
+
+
+def _ratio(state: LoaderState, compared: LoaderSettings) -> Ratio:
+    """The time with other settings / the time with those in use; the interval is that
+    of paces, epochs have none."""
+    measured = state.times.measured
+    value = measured[compared].batch_s / measured[state.current].batch_s
+    times = times_of(state.trials[state.current], state.trials[compared])
+    is_of_epochs = (
+        measured[compared].is_of_epochs or measured[state.current].is_of_epochs
+    )
+    if times is None or is_of_epochs:
+        return Ratio(value=value, half_width=None)
+    return Ratio(value=value, half_width=times.ratio.half_width)
+
+
+def _cost(state: LoaderState) -> str:
+    """For how long the training has been tuned; empty before the first batch."""
+    if not state.batches:
+        return ""
+    length = state.batches_per_epoch
+    if length and state.batches >= length:
+        epochs = f"{state.batches / length:.2g}"
+        return f"found in {epochs} epoch{'s' * (epochs != '1')} of training"
+    batches = f"{state.batches} batch{'es' * (state.batches != 1)}"
+    return f"found in {batches} of training"
