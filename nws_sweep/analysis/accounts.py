@@ -14,12 +14,12 @@ _PERSISTENT = "persistent_workers=True"
 _STEP_LIMITS = 0.75
 _OF_THE_LOADER = (Part.MAKING, Part.SAMPLER, Part.MAIN, Part.STARTING)
 _CAUSES = {
-    Part.STEP: "the training step",
-    Part.MAKING: "making samples",
-    Part.SAMPLER: "the sampler, in the main process,",
-    Part.MAIN: "receiving batches in the main process",
-    Part.STARTING: "starting and ending workers",
-    Part.UNSEEN: "what is outside of DataLoaders and training steps",
+    Part.STEP: "the training step takes {}",
+    Part.MAKING: "making samples takes {}",
+    Part.SAMPLER: "the sampler takes {} in the main process",
+    Part.MAIN: "receiving batches takes {} in the main process",
+    Part.STARTING: "starting and ending workers takes {}",
+    Part.UNSEEN: "what is outside of DataLoaders and training steps takes {}",
 }
 CHEAPER_SAMPLES = "cheaper samples save up to {}; more workers save nothing"
 
@@ -89,15 +89,14 @@ class Remedy:
 
 
 def limit(account: Account, part: Part | None) -> str:
-    """What limits the training, with its share of the time; ``part`` is to change."""
-    step = account.share(Part.STEP)
+    """What limits the training; ``part`` is to change."""
     if part is None:
-        return f"the training step limits training: {share(step)} of the time; more workers save nothing"
-    if step >= _STEP_LIMITS:
-        return f"the training step limits training: {share(step)} of the time"
+        return "the training step limits training; more workers save nothing"
+    if _is_of_step(account):
+        return "the training step limits training"
     takes = share(account.share(part))
     if part is Part.OTHERS:
-        return f"other loaders limit training: {takes} of the time"
+        return f"other loaders limit training: they take {takes} of the time"
     if part is Part.UNSEEN:
         return f"neither loader nor training step limits training: {takes} of the time is beside them"
     waiting = sum(account.share(of_loader) for of_loader in _OF_THE_LOADER)
@@ -106,27 +105,34 @@ def limit(account: Account, part: Part | None) -> str:
     )
 
 
+def _is_of_step(account: Account) -> bool:
+    return account.share(Part.STEP) >= _STEP_LIMITS
+
+
 def cause(account: Account, part: Part | None) -> str:
     """Why: the part that is to change, or the training step, with its seconds."""
-    part = part or Part.STEP
-    takes = (
-        f"takes {share(account.share(part))} of the time "
-        f"({seconds(account.seconds[part])} of {seconds(account.total_s)})"
-    )
+    if part is None or _is_of_step(account):
+        part = Part.STEP
     if part is Part.OTHERS:
-        return f"{_loader_to_change(account)}: the other loaders {takes.replace('takes', 'take', 1)}"
-    return f"{_CAUSES[part]} {takes}"
+        return _cause_of_others(account)
+    return _takes(account, _CAUSES[part], account.seconds[part])
 
 
-def _loader_to_change(account: Account) -> str:
-    """What is wrong with the other loader that takes most."""
+def _takes(account: Account, text: str, part_s: float) -> str:
+    shown = text.format(f"{share(part_s / account.total_s)} of the time")
+    return f"{shown} ({seconds(part_s)} of {seconds(account.total_s)})"
+
+
+def _cause_of_others(account: Account) -> str:
     worst, slowest = _restarted(account), _without_workers(account)
     if worst is not None:
-        return f"the DataLoader of {worst.name} starts its workers {counted(worst.starts, 'time')}"
+        text = f"starting the workers of {worst.name} {counted(worst.starts, 'time')} takes {{}}"
+        return _takes(account, text, worst.starting_s)
     if slowest is not None:
-        return f"the DataLoader of {slowest.name} has no workers"
+        text = f"{slowest.name} loads without workers, which takes {{}}"
+        return _takes(account, text, slowest.called_s)
     names = ", ".join(loader.name for loader in account.others)
-    return f"training waits for {names}"
+    return _takes(account, f"other loaders ({names}) take {{}}", account.others_s)
 
 
 def _restarted(account: Account) -> OtherLoader | None:

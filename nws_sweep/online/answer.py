@@ -18,15 +18,18 @@ from nws_sweep.system import accelerator
 def answer_of(state: LoaderState) -> Answer:
     """The answer once the settings are decided."""
     settings = texts.named(state.current, state.base)
-    found = "; ".join(filter(None, (_gain(state), state.tuning.reason)))
+    gain, reason = _gain(state), state.tuning.reason
+    if gain and reason == texts.MEASURED:
+        reason = ""
+    found = "; ".join(filter(None, (gain, reason)))
     account = account_of(state)
     answer = Answer(answer=f"{settings}   {found}", cost=_cost(state))
     if account is None:
         return answer
-    part = accounts.to_change(account, state.current)
+    largest = next(iter(account.seconds))
     return replace(
         answer,
-        why=accounts.cause(account, part),
+        why=accounts.cause(account, largest),
         remedies=accounts.remedies(account, state.current, is_remade=state.is_remade),
     )
 

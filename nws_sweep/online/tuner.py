@@ -39,8 +39,9 @@ class Tuner(LoaderState):
 
     def _tell_consequences(self, since: str) -> None:
         """Says what differs from the plain loader because num_workers has changed."""
-        if consequences := self._consequences():
-            self.tell(f"{self.tuning.changes} {since}: {'; '.join(consequences)}")
+        settings = texts.named(self.current, self.base)
+        for consequence in self._consequences():
+            self.tell(f"{settings} {since}: {consequence}")
 
     def _consequences(self) -> list[str]:
         before, after = self.base, self.current
@@ -57,12 +58,12 @@ class Tuner(LoaderState):
             )
         if self.has_own_state:
             lines.append(
-                "later epochs may have a different order, and loading a state_dict() that was saved with "
+                "later epochs may have a different order; a state_dict() saved with "
                 f"num_workers={after.num_workers} needs this number or autotune"
             )
         if before.num_workers and 0 < self.endless_batches < after.queued_batches:
             ahead = f"{after.queued_batches} batches are drawn ahead, more than an epoch of {self.endless_batches}"
-            lines.append(f"{ahead}, so that epochs after a reset() have another order")
+            lines.append(f"{ahead}: epochs after a reset() have another order")
         return lines
 
     def plan(self, batch: int) -> Plan | None:
@@ -144,7 +145,11 @@ class Tuner(LoaderState):
         self.tuning = replace(
             self.tuning, after=plan.settings, switches=(*self.tuning.switches, switch)
         )
-        self._tell_consequences(f"from batch {batch} of epoch {plan.epoch} on")
+        since = f"from batch {batch} of epoch {plan.epoch} on"
+        if verbosity.current() is Verbosity.VERBOSE:
+            settings = texts.named(plan.settings, switch.before)
+            self.tell(f"{settings} {since}: {plan.reason}")
+        self._tell_consequences(since)
 
     def reject(self, workers: int, why: str) -> None:
         """Only ``workers`` of the planned workers can make batches: keeps these, or
