@@ -309,7 +309,7 @@ def explain(arguments: Sequence[str]) -> int:
 
     return _print_each(
         _summary(options.dir, options.where),
-        lambda summary: f"{summary.label}\n\n{explanation.of(summary)}\n",
+        lambda summary: f"{summary.heading}{explanation.of(summary)}\n",
     )
 
 

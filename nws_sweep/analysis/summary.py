@@ -72,6 +72,11 @@ class ConfigurationSummary:
     searched: tuple[str, ...]
     is_only: bool = False  # no other configuration was measured
 
+    @property
+    def heading(self) -> str:
+        """The line above its answer: its label, if there are other configurations."""
+        return "" if self.is_only else f"{self.label}\n"
+
     @functools.cached_property
     def conclusions(self) -> "Conclusions":
         """What the records of batches say; they are read from the disk, and not kept

@@ -1,14 +1,16 @@
-"""What ``compare`` and ``predict`` print: a table, then lines."""
+"""What ``compare`` and ``predict`` print: the answer, then a table."""
 
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from nws_sweep import units
 from nws_sweep.analysis import what_if
+from nws_sweep.analysis.answers import Answer
 from nws_sweep.analysis.comparing import Pair, RunComparison
 from nws_sweep.analysis.summary import ConfigurationSummary
+from nws_sweep.analysis.time_ratios import Change, Ratio
 from nws_sweep.analysis.what_if import Predicted, WhatIf
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.model.queue import QueueSettings
@@ -16,6 +18,12 @@ from nws_sweep.records import shown, storage
 from nws_sweep.report import page, snippets
 
 _COMPARED = ["", "num_workers", "time of a", "A", "B", "B / A", "verdict"]
+_IN_WORDS = {
+    Change.SAME: "B is as fast as A",
+    Change.SLOWER: "B is slower than A",
+    Change.FASTER: "B is faster than A",
+    Change.UNCLEAR: "it is not certain whether B is slower or faster than A",
+}
 # with several prefetch_factor or in_order; of more only the best num_workers of each
 _MOST_ROWS = 32
 _VARIED = ("prefetch_factor", "in_order")
@@ -48,7 +56,7 @@ def predictions(configuration: ConfigurationSummary, options: Namespace) -> str:
                 prefetch_factor=prefetch_factor, in_order=in_order, cpus=options.cpus
             )
             variants.append(variant)
-    return _render(configuration.label, recorded, variants, asked_numbers)
+    return configuration.heading + _render(recorded, variants, asked_numbers)
 
 
 def numbers(name: str, text: str) -> list[int]:
@@ -69,7 +77,6 @@ def numbers(name: str, text: str) -> list[int]:
 
 
 def _render(
-    label: str,
     recorded: WhatIf,
     variants: Sequence[QueueSettings],
     asked: Sequence[int],
@@ -86,22 +93,51 @@ def _render(
         best_of_variants.append(recorded.recommended(predicted))
     if len(rows) > _MOST_ROWS and len(variants) > 1:
         rows = best_of_variants
-    best = recorded.recommended(rows).settings
+    best = recorded.recommended(rows)
     varied = [
         name
         for name in _VARIED
         if len({getattr(variant, name) for variant in variants}) > 1
     ]
-    chosen = {
-        name: f"{name}={shown(getattr(best, name))}"
-        for name in ("num_workers", *_VARIED)
-    }
-    return page.rendered(
-        "prediction.txt", label=label, what_if=recorded, best=best, recorded=measured, table=_table(rows, varied),
-        costs=sum(len(trial.records.made) for trial in trials), sizing=_sizing(recorded, best, numbers),
-        fixed=[chosen[name] for name in _VARIED if name not in varied],
-        answer=[chosen[name] for name in ("num_workers", *varied)],
-    )  # fmt: skip
+    answer = Answer(
+        answer=_predicted(recorded, best, varied),
+        why=_source(recorded, best.settings, varied),
+        remedies=tuple(_sizing(recorded, best.settings, numbers)),
+    )
+    return "\n".join([*answer.lines, "", _table(rows, varied)])
+
+
+def _predicted(recorded: WhatIf, best: Predicted, varied: Sequence[str]) -> str:
+    """The settings that take the least time, and how much faster they are than those of
+    the search on its CPUs."""
+    names = ("num_workers", *varied)
+    settings = [f"{name}={shown(getattr(best.settings, name))}" for name in names]
+    unit = "an epoch" if best.epoch_s else "a batch"
+    line = (
+        f"{' '.join(settings)}   {unit} takes {units.interval(best.cost_s)} (predicted)"
+    )
+    if best.settings == recorded.best:
+        return line
+    searched = recorded.best
+    cpus = units.counted(searched.cpus, "CPU")
+    gain = recorded.predict(searched).cost_s.value / best.cost_s.value
+    compared = f"the {searched.num_workers} of the search with {cpus}"
+    return f"{line}, {Ratio(value=gain, half_width=None).as_fast_as(compared)}"
+
+
+def _source(recorded: WhatIf, best: QueueSettings, varied: Sequence[str]) -> str:
+    """For what it is predicted, and from what."""
+    step = "no training step"
+    if recorded.step_s:
+        step = f"a training step of {units.seconds(recorded.step_s)} a batch"
+    conditions = [units.counted(best.cpus, "CPU"), step]
+    for name in _VARIED:
+        if name not in varied:
+            conditions.append(f"{name}={shown(getattr(best, name))}")
+    trials = recorded.model.trials
+    costs = sum(len(trial.records.made) for trial in trials)
+    numbers = ", ".join(str(trial.settings.num_workers) for trial in trials)
+    return f"{', '.join(conditions)}; from {costs} batches with num_workers={numbers}"
 
 
 def _table(rows: Sequence[Predicted], varied: Sequence[str]) -> str:
@@ -131,16 +167,14 @@ def _sizing(
     if not paces:
         return
     cpus, (batch_s, num_workers) = paces[-1]
-    counted = "1 CPU is" if cpus == 1 else f"{units.counted(cpus, 'CPU')} are"
-    answer = f"{counted} enough to keep the training step busy after the start"
+    answer = f"{units.counted(cpus, 'CPU')} {'keeps' if cpus == 1 else 'keep'} the training step busy"
     if batch_s > recorded.step_s * (1 + recorded.tolerance):
-        answer = (
-            f"no number of CPUs keeps the training step busy; {counted} as fast as any"
-        )
-    line = f"{answer}: a batch takes {units.seconds(batch_s)} with num_workers={num_workers}"
+        few = f"{units.counted(cpus, 'CPU')} {'is' if cpus == 1 else 'are'}"
+        answer = f"no CPUs keep the training step busy; {few} as fast as any"
+    line = f"{answer}: {units.seconds(batch_s)} a batch with num_workers={num_workers}"
     if len(paces) > 1:
         _, (slower_s, _) = paces[-2]
-        line += f", or {units.seconds(slower_s)} with half of the CPUs"
+        line += f", {units.seconds(slower_s)} with half of the CPUs"
     yield line
 
 
@@ -148,10 +182,30 @@ def of_comparison(comparison: RunComparison) -> str:
     """Prints a comparison."""
     table = snippets.markdown_table([_COMPARED, *map(_row, comparison.pairs)])
     verdicts = Counter(map(_verdict, comparison.pairs))
-    counts = ", ".join(f"{count} {name}" for name, count in verdicts.items())
-    return page.rendered(
-        "comparison.txt", comparison=comparison, table=table, counts=counts
+    limit = f"{100 * comparison.within:g} %"
+    remedies: tuple[str, ...] = ()
+    if Change.UNCLEAR.value in verdicts:
+        longer = "strategy=exhaustive num_workers=[N] measure=rigorous"
+        remedies = (f"measure longer ({longer}), or allow more with --within",)
+    answer = Answer(
+        answer=_compared(comparison, verdicts),
+        why=f"slower or faster: the whole 95 % interval is beyond {limit}; the same: within",
+        remedies=remedies,
     )
+    return page.rendered(
+        "comparison.txt", comparison=comparison, table=table, answer=answer
+    )
+
+
+def _compared(comparison: RunComparison, verdicts: Mapping[str, int]) -> str:
+    """The ratio of a single pair; of several, how many have each verdict."""
+    if len(comparison.pairs) > 1:
+        counts = ", ".join(f"{count} {name}" for name, count in verdicts.items())
+        return f"B against A: {counts}"
+    (pair,) = comparison.pairs
+    if pair.times is None or pair.change is None:
+        return f"B against A: {_verdict(pair)}"
+    return f"{_IN_WORDS[pair.change]}: {pair.times.ratio} times the time"
 
 
 def _row(pair: Pair) -> list[str]:

@@ -1,20 +1,22 @@
 """What ``nws_sweep.explain`` returns: the stages of a sample, and the epoch without
 each of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from nws_sweep import units
+from nws_sweep import units, verbosity
 from nws_sweep.analysis import accounts, advice
+from nws_sweep.analysis.answers import Answer
 from nws_sweep.analysis.stage_savings import NO_TIME
 from nws_sweep.analysis.summary import ConfigurationSummary, summarise_record
 from nws_sweep.errors import NwsSweepError, printable
 from nws_sweep.model.stages import Stage, nested
-from nws_sweep.records import SearchRecord
+from nws_sweep.records import SearchRecord, Trial
 from nws_sweep.report import snippets
 from nws_sweep.report.attributes import SuggestsAttributes
 from nws_sweep.report.tables import Rows
+from nws_sweep.verbosity import Verbosity
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,16 +38,19 @@ _LEAST_SHARE, _MOST_ROWS = 0.01, 12
 class Explanation(SuggestsAttributes):
     """What makes a sample expensive, and what the epoch would be without it.
 
-    Returned by :func:`nws_sweep.explain`. Prints as a table, in a notebook too.
+    Returned by :func:`nws_sweep.explain`. Prints as the answer and a table, in a
+    notebook too.
 
     Attributes:
+        answer: The function to make cheaper, and what that saves.
         stages: The most expensive first.
         num_workers: Workers of the epoch, the recommended ones.
         epoch_s: Seconds of the epoch; None if its length is unknown.
-        advice: Lines about the epoch and the whole sample: where the time goes, whole
-            batches that are faster.
+        advice: Lines about the epoch and the whole sample, which are printed with
+            ``-v``: where the time goes, whole batches that are faster.
     """
 
+    answer: Answer
     stages: tuple[Stage, ...]
     num_workers: int
     epoch_s: float | None
@@ -64,6 +69,7 @@ class Explanation(SuggestsAttributes):
     def to_dict(self) -> dict[str, Any]:
         """Gives plain values, for JSON; ``epoch_without_s`` is in three columns."""
         return {
+            "answer": self.answer.lines,
             "num_workers": self.num_workers,
             "epoch_s": self.epoch_s,
             "stages": [_flat(stage) for stage in self.stages],
@@ -71,17 +77,10 @@ class Explanation(SuggestsAttributes):
         }
 
     def __repr__(self) -> str:
-        first = f"a worker takes {units.seconds(self.sample_s)} for a sample"
-        if self.epoch_s:
-            first += f"; the epoch takes {units.seconds(self.epoch_s)}"
-        first += f" with num_workers={self.num_workers}"
-        lines = [
-            snippets.markdown_table(table(self.stages)),
-            first,
-            *sentences(self.stages, self.num_workers),
-            *self.advice,
-        ]
-        return printable("\n".join(lines))
+        lines = [*self.answer.lines, "", snippets.markdown_table(table(self.stages))]
+        if verbosity.current() is Verbosity.VERBOSE:
+            lines.extend(self.advice)
+        return printable("\n".join(lines).rstrip())
 
     _repr_html_ = snippets.preformatted
 
@@ -94,7 +93,11 @@ def of(configuration: ConfigurationSummary) -> Explanation:
     epoch_s = best.measurement.epoch_s if best.measurement else None
     lines = [accounts.line(best), *advice.on_samples(configuration.run.recorded)]
     return Explanation(
-        stages, best.num_workers, epoch_s, tuple(line for line in lines if line)
+        answer_of(stages, best, snippets.cost_of(configuration.run.result)),
+        stages,
+        best.num_workers,
+        epoch_s,
+        tuple(line for line in lines if line),
     )
 
 
@@ -149,37 +152,77 @@ def _cells(stage: Stage) -> list[str]:
     ]
 
 
-def sentences(stages: Sequence[Stage], num_workers: int) -> Iterator[str]:
-    """Says what is saved without the most expensive stage, and which stages cost
-    workers but no time."""
+def answer_of(stages: Sequence[Stage], best: Trial, cost: str = "") -> Answer:
+    """The function that saves most if it takes no time, at these settings.
+
+    Args:
+        stages: Of a sample, the most expensive first; at least one.
+        best: The recommended trial.
+        cost: Of the search.
+    """
     replayed = [
         stage for stage in stages if stage.saved is not None and stage.depth == 0
     ]
-    dearest = max(replayed, key=_saved, default=None)
-    if dearest and _saved(dearest) >= NO_TIME:
-        yield sentence(dearest, num_workers)
-    for stage in replayed:
-        fewer = _fewer(stage, num_workers)
-        if fewer and _saved(stage) < NO_TIME:
-            yield f"{stage.name} costs workers but no time: without it {fewer}"
+    replayed.sort(key=_saved, reverse=True)
+    if not replayed:
+        unknown = f"{_named(stages[0])} takes most of a sample; what it costs an epoch is unknown"
+        return Answer(answer=unknown, why=_evidence(stages, stages[0]), cost=cost)
+    dearest = replayed[0]
+    if _saved(dearest) < NO_TIME:
+        answer = (
+            "no function is worth making cheaper: without any an epoch takes as long"
+        )
+        account = accounts.account_of(best)
+        why = ""
+        if account is not None:
+            why = accounts.cause(account, next(iter(account.seconds)))
+        return Answer(
+            answer=answer,
+            why=why,
+            remedies=_fewer_workers(replayed, best.num_workers),
+            cost=cost,
+        )
+    saves = f"a cheaper {_named(dearest)} saves up to {units.share(_saved(dearest))}"
+    remedies = []
+    for stage in replayed[1:2]:
+        if _saved(stage) > _saved(dearest) / 2:
+            share = units.share(_saved(stage))
+            remedies.append(f"a cheaper {_named(stage)} saves up to {share}")
+    return Answer(
+        answer=f"{saves} of an epoch with num_workers={best.num_workers}",
+        why=_evidence(stages, dearest),
+        remedies=tuple(remedies) or _fewer_workers([dearest], best.num_workers),
+        cost=cost,
+    )
 
 
-def sentence(stage: Stage, num_workers: int) -> str:
-    """Says what is saved if this stage takes no time."""
-    saved = f"if {stage.name} took no time the epoch would take {units.share(_saved(stage))} less"
-    fewer = _fewer(stage, num_workers)
-    return f"{saved}, and {fewer}" if fewer else saved
+def _named(stage: Stage) -> str:
+    return f"{stage.name} ({stage.place})" if stage.place else stage.name
+
+
+def _evidence(stages: Sequence[Stage], stage: Stage) -> str:
+    """The share of a sample's time that a stage takes."""
+    sample_s = stages[0].seconds / stages[0].share
+    takes = f"{stage.name} takes {units.share(stage.share)} of a sample"
+    times = f"{units.seconds(stage.seconds)} of {units.seconds(sample_s)}"
+    return f"{takes} ({times}), {units.share(stage.cpu_share)} of it on a CPU"
+
+
+def _fewer_workers(stages: Sequence[Stage], num_workers: int) -> tuple[str, ...]:
+    """How many workers would do without the stage that needs most of them; empty if
+    none does."""
+    saving = []
+    for stage in stages:
+        if stage.workers_without is not None and stage.workers_without < num_workers:
+            saving.append((stage.workers_without, stage.name))
+    if not saving:
+        return ()
+    fewest, name = min(saving)
+    would_do = f"{units.counted(fewest, 'worker')} would do instead of {num_workers}"
+    return (f"without {name} {would_do}",)
 
 
 def _saved(stage: Stage) -> float:
     """The share of the epoch that is saved without the stage; 0 if it was not
     replayed."""
     return stage.saved or 0.0
-
-
-def _fewer(stage: Stage, num_workers: int) -> str:
-    """Says how many workers would do without the stage; empty if it is unknown, or no
-    fewer."""
-    if stage.workers_without is None or stage.workers_without >= num_workers:
-        return ""
-    return f"{units.counted(stage.workers_without, 'worker')} would do instead of {num_workers}"
