@@ -25,11 +25,12 @@ _PAIRS = 1  # of runs with the remedy and without
 _OF_CHEAP = {"cheap_batches": "1 ms", "cheap_long_batches": "10 ms"}
 _SECONDS = {"µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 _TIME = r"([\d.]+) (µs|ms|s|min)\b"
-_SAVES = re.compile(rf"saves {_TIME}")
-_TAKES = re.compile(rf"an epoch takes {_TIME}")
+_SAVES = re.compile(r"saves?(?: up to)? (\d+) %")
+_LASTED = re.compile(rf"^  where {_TIME} went", re.MULTILINE)
 _PREDICTED = re.compile(
-    rf"predicted with num_workers=(\d+)( in_order=False)?.*an epoch {_TIME}"
+    r"num_workers=(\d+)( in_order=False)? saves \d+ % \(predicted\)"
 )
+_LINE = re.compile(r"^(?:nws_sweep: |  next   )(.*?)(?:   \(.*\))?$", re.MULTILINE)
 _ROW = re.compile(rf"^  ({'|'.join(part.value for part in Part)}) +(\d+) % ")
 _COLUMNS = (
     "program", "report", "planted cause", "verdict of watch", "part", "share", "bare", "off (points)", "not seen",
@@ -57,7 +58,7 @@ class Watched:
     """What watch printed.
 
     Attributes:
-        verdict: Its line, without the name of the dataset.
+        verdict: Its first line, and what to change next.
         shares: Of the parts of the first epoch, from 0 to 1.
         saved_s: Seconds of an epoch that the remedy saves; None if it does not say.
         workers: For which it predicts an epoch in the order of the sampler; None for
@@ -231,25 +232,12 @@ def shares_of(epoch: Mapping[str, float]) -> Mapping[Part, float]:
 
 def read(text: str) -> Watched:
     """What watch says in the output of a program."""
-    lines = text.splitlines()
-    verdict = next(
-        (
-            line.removeprefix("nws_sweep: ")
-            for line in lines
-            if line.startswith("nws_sweep: ")
-        ),
-        "nothing",
-    )
-    verdict = re.sub(r"^\w+: ", "", verdict)
-    rows = [row for line in lines if (row := _ROW.match(line))]
-    predicted, takes, saves = (
-        _PREDICTED.search(verdict),
-        _TAKES.search(verdict),
-        _SAVES.search(verdict),
-    )
-    saved_s = _seconds(*saves.groups()) if saves else None
-    if predicted and takes:
-        saved_s = _seconds(*takes.groups()) - _seconds(*predicted.groups()[2:])
+    verdict = "; ".join(_LINE.findall(text)) or "nothing"
+    rows = [row for line in text.splitlines() if (row := _ROW.match(line))]
+    predicted, lasted = _PREDICTED.search(verdict), _LASTED.search(text)
+    saves, saved_s = _SAVES.search(verdict), None
+    if saves and lasted:
+        saved_s = int(saves[1]) / 100 * _seconds(*lasted.groups())
     return Watched(
         verdict=verdict,
         shares={Part(row[1]): int(row[2]) / 100 for row in rows},

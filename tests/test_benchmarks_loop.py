@@ -7,12 +7,16 @@ import pytest
 
 from benchmarks import loop, loop_cases, rivals
 from nws_sweep.analysis import accounts
+from nws_sweep.analysis.answers import Answer
 from nws_sweep.records import Account, Part
+from tests.factories import loader_settings
 
 PREDICTION = """\
 4.84 s
-nws_sweep: Shards: training waits for data 80 % of the time; an epoch takes 4.84 s with num_workers=4; predicted with \
-num_workers=7: waiting 74 %, an epoch 910 ms
+nws_sweep: the loader limits training: 80 % of the time is waiting for data   (Shards, shards.py:30)
+  why    making samples takes 80 % of the time (3.87 s of 4.86 s)
+  next   num_workers=7 saves 75 % (predicted)
+  cost   0.1 % of the time
   where 4.86 s went, with num_workers=4:
   making samples   80 %  3.87 s
   training step    15 %  708 ms
@@ -22,10 +26,13 @@ num_workers=7: waiting 74 %, an epoch 910 ms
 
 def test_a_prediction_and_the_account_are_read() -> None:
     watched = loop.read(PREDICTION)
-    assert watched.verdict.startswith("training waits for data 80 %")
+    assert watched.verdict == (
+        "the loader limits training: 80 % of the time is waiting for data; "
+        "num_workers=7 saves 75 % (predicted)"
+    )
     assert watched.shares == {Part.MAKING: 0.8, Part.STEP: 0.15, Part.OTHERS: 0.05}
     assert watched.workers == 7
-    assert watched.saved_s == pytest.approx(3.93)
+    assert watched.saved_s == pytest.approx(0.75 * 4.86)
     assert (
         loop.read(
             PREDICTION.replace("num_workers=7", "num_workers=4 in_order=False")
@@ -35,13 +42,14 @@ def test_a_prediction_and_the_account_are_read() -> None:
 
 
 def test_what_a_remedy_saves_is_read_as_it_is_written() -> None:
-    account = Account(step_s=2.0, making_s=0.1, starting_s=1.35)
-    verdict = accounts.remedy(account, Part.STARTING)
-    lines = "\n  ".join(
-        [f"nws_sweep: Captions: {verdict}", *accounts.table(account, 4)]
-    )
-    watched = loop.read(f"3.45 s\n{lines}\n3.6 s\n")
-    assert (watched.verdict, watched.workers, watched.saved_s) == (verdict, None, 1.35)
+    account = Account(step_s=1.8, making_s=0.2, starting_s=2.0)
+    limit = accounts.limit(account, Part.STARTING)
+    (remedy,) = accounts.remedies(account, loader_settings(4))
+    answer = Answer(answer=limit, remedies=(remedy,))
+    lines = "\n  ".join([*answer.lines, *accounts.table(account, 4)])
+    watched = loop.read(f"3.45 s\nnws_sweep: {lines}\n3.6 s\n")
+    assert watched.verdict == f"{limit}; {remedy}"
+    assert (watched.workers, watched.saved_s) == (None, pytest.approx(2.0))
     assert watched.shares == {
         part: round(account.share(part), 2)
         for part in (Part.STEP, Part.STARTING, Part.MAKING)

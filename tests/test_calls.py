@@ -3,6 +3,7 @@ project."""
 
 import doctest
 import os
+import re
 from pathlib import Path
 from typing import Any, cast
 
@@ -209,9 +210,12 @@ def test_a_watched_loader_says_what_the_training_waits_for() -> None:
         sorted(int(sample) for batch in watched for sample in batch) for _ in range(2)
     ] == [list(range(120))] * 2
     (line,) = lines
-    assert line.startswith("Slow: training waits for data ")
-    assert "; predicted with num_workers=" in line
-    assert cast(Any, watched).tuning.reason in line
+    first, *rows = line.split("\n  ")
+    limit = "the loader limits training: "
+    assert first.startswith(limit)
+    assert re.search(r"   \(Slow, test_calls\.py:\d+\)$", first)
+    assert any(re.match(r"next +num_workers=\d+ saves ", row) for row in rows)
+    assert str(cast(Any, watched).tuning).splitlines()[1:] == rows
     assert watched.num_workers == 0
 
 
@@ -228,7 +232,11 @@ def test_a_program_that_ends_before_the_decision_gets_a_line(
         autotune._end_recent()
     assert lines == []
     autotune._end_recent()
-    assert lines == ["Slow: num_workers=0 stays: training ended before more was timed"]
+    (line,) = lines
+    first, _, cost = line.partition("\n")
+    ended = "not certain: training ended before more was timed"
+    assert first.startswith(f"num_workers=0   {ended}   (Slow, test_calls.py:")
+    assert cost == "  cost   found in 1 batch of training"
     assert cast(Any, made).tuning.is_provisional
 
 
@@ -267,10 +275,14 @@ def test_beside_an_accelerator_the_share_of_waiting_is_unknown(
         )
         == 30
     )
-    assert (
-        "num_workers=0; the share of it spent waiting is unknown, since the step may still run on meta"
-        in lines[0]
+    first, why = lines[0].splitlines()
+    assert first.startswith(
+        "what limits training is unknown: so is the time of waiting"
     )
+    assert why.startswith(
+        "  why    the step may still run on meta when the next batch is"
+    )
+    assert re.search(r"; an epoch took [\d.]+ (ms|s) with num_workers=0$", why)
 
 
 def test_messages_name_settings_as_python_does() -> None:

@@ -192,7 +192,7 @@ def _remedy_of(account: Account, part: Part, *, is_remade: bool) -> Remedy:
         Part.UNSEEN: "look at what follows an epoch, such as saving: it takes {}",
     }
     if part is Part.STARTING and is_remade:
-        texts[part] = f"one DataLoader for all epochs, with {texts[part]}"
+        texts[part] = f"one DataLoader for all epochs, and {texts[part]}"
     return Remedy(texts[part], account.share(part))
 
 
@@ -205,5 +205,5 @@ def _remedy_of_others(account: Account) -> Remedy:
     if slowest is not None:
         text = f"workers for the DataLoader of {slowest.name} save up to {{}}"
         return Remedy(text, slowest.called_s / account.total_s)
-    called_s = sum(loader.called_s for loader in account.others)
-    return Remedy("tune the other loaders: they take {}", called_s / account.total_s)
+    takes = account.share(Part.OTHERS)
+    return Remedy("tune the other loaders: they take {}", takes)

@@ -21,7 +21,7 @@ from nws_sweep.report.progress import Print, Progress
 # the number of a DataLoader, the class of its dataset, or None for the training
 # DataLoader
 Wanted = int | str | None
-_NOT_FOLLOWED = "loaders of other libraries, such as fastai's, and processes that the program starts are not followed"
+_NOT_FOLLOWED = "fastai's, and those of processes that it starts, are not followed"
 
 
 @dataclass(frozen=True, kw_only=True)

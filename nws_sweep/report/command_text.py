@@ -121,7 +121,7 @@ def _predicted(recorded: WhatIf, best: Predicted, varied: Sequence[str]) -> str:
     searched = recorded.best
     cpus = units.counted(searched.cpus, "CPU")
     gain = recorded.predict(searched).cost_s.value / best.cost_s.value
-    compared = f"the {searched.num_workers} of the search with {cpus}"
+    compared = f"{searched.num_workers} with {cpus}"
     return f"{line}, {Ratio(value=gain, half_width=None).as_fast_as(compared)}"
 
 
@@ -170,11 +170,11 @@ def _sizing(
     answer = f"{units.counted(cpus, 'CPU')} {'keeps' if cpus == 1 else 'keep'} the training step busy"
     if batch_s > recorded.step_s * (1 + recorded.tolerance):
         few = f"{units.counted(cpus, 'CPU')} {'is' if cpus == 1 else 'are'}"
-        answer = f"no CPUs keep the training step busy; {few} as fast as any"
+        answer = f"{few} as fast as any, though the training step waits"
     line = f"{answer}: {units.seconds(batch_s)} a batch with num_workers={num_workers}"
     if len(paces) > 1:
         _, (slower_s, _) = paces[-2]
-        line += f", {units.seconds(slower_s)} with half of the CPUs"
+        line += f", {units.seconds(slower_s)} with {cpus // 2}"
     yield line
 
 
@@ -189,7 +189,7 @@ def of_comparison(comparison: RunComparison) -> str:
         remedies = (f"measure longer ({longer}), or allow more with --within",)
     answer = Answer(
         answer=_compared(comparison, verdicts),
-        why=f"slower or faster: the whole 95 % interval is beyond {limit}; the same: within",
+        why=f"to be slower or faster, the whole 95 % interval lies beyond {limit}; to be the same, within",
         remedies=remedies,
     )
     return page.rendered(

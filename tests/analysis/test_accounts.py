@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from nws_sweep.analysis import accounts
+from nws_sweep.analysis.answers import Answer
 from nws_sweep.records import Account, OtherLoader, Part
 from tests.factories import loader_settings, measurement, trial
 
@@ -45,7 +46,9 @@ def test_every_part_is_scaled_and_has_a_remedy(part: Part) -> None:
     account = Account(**seconds)
     assert account.lasting(5.0).total_s == 5.0
     assert accounts.to_change(account, loader_settings(4)) is part
-    assert "90 %" in accounts.remedy(account, part)
+    assert "90 %" in accounts.cause(account, part)
+    (remedy,) = accounts.remedies(account, loader_settings(4))
+    assert "90 %" in remedy
 
 
 def test_a_line_has_the_parts_that_are_worth_a_word() -> None:
@@ -56,25 +59,6 @@ def test_a_line_has_the_parts_that_are_worth_a_word() -> None:
         == "where the time goes: making samples 70 %, training step 30 %"
     )
     assert accounts.line(trial(2, 10.0)) == ""
-
-
-@pytest.mark.parametrize(
-    ("account", "shares"),
-    [
-        (Account(step_s=3.0, making_s=6.0, sampler_s=1.0), ""),
-        (
-            Account(step_s=3.0, making_s=1.0, sampler_s=6.0),
-            "sampler 60 %, training step 30 %, making samples 10 %",
-        ),
-    ],
-)
-def test_the_line_stands_beside_the_share_of_waiting_where_that_does_not_tell_it(
-    account: Account, shares: str
-) -> None:
-    measured = trial(2, 10.0, measurement=measurement(10.0, account=account))
-    assert accounts.line_beside_waiting(measured) == (
-        shares and f"where the time goes: {shares}"
-    )
 
 
 def test_the_table_has_the_largest_part_first_and_what_other_loaders_start() -> None:
@@ -88,62 +72,91 @@ def test_the_table_has_the_largest_part_first_and_what_other_loaders_start() -> 
 
 
 @pytest.mark.parametrize(
-    ("account", "part", "words"),
+    ("account", "part", "lines"),
     [
-        (STEP, None, "the training step takes 98 % of the time; the loader does not limit it"),
-        (Account(step_s=9.0, making_s=1.0), Part.MAKING,
-         "the training step takes 90 % of the time; training waits for data 10 % of the time"),
-        (Account(step_s=1.0, making_s=2.0, sampler_s=7.0), Part.SAMPLER,
-         "the sampler takes 70 % of the time in the main process: make it cheaper; no number of workers helps"),
-        (Account(step_s=1.0, making_s=2.0, main_s=7.0), Part.MAIN,
-         "receiving batches takes the main process 70 % of the time: give it fewer and larger tensors"),
-        (Account(step_s=1.0, making_s=2.0, starting_s=7.0), Part.STARTING,
-         "starting and ending workers takes 70 % of the time: persistent_workers=True saves 7.00 s of each later "
-         "epoch"),
-        (Account(step_s=9.0, making_s=0.0, main_s=1.0), Part.MAIN,
-         "the training step takes 90 % of the time; receiving batches takes the main process 10 % of the time: give it "
-         "fewer and larger tensors"),
-        (Account(step_s=1.0, making_s=2.0, unseen_s=7.0), Part.UNSEEN,
-         "70 % of the time passes outside of DataLoaders and training steps: look at what follows an epoch, such as "
-         "saving"),
-        (Account(step_s=4.0, making_s=0.0, others=(VALIDATION,)), Part.OTHERS,
-         "other loaders take 60 % of the time: the DataLoader of Scans starts its workers 20 times; made once, with "
-         "persistent_workers=True, it saves 4.75 s"),
+        (STEP, None, [
+            "the training step limits training; more workers save nothing",
+            "why    the training step takes 98 % of the time (9.80 s of 10.0 s)",
+        ]),
+        (Account(step_s=9.0, making_s=0.0, main_s=1.0), Part.MAIN, [
+            "the training step limits training",
+            "why    the training step takes 90 % of the time (9.00 s of 10.0 s)",
+            "next   fewer and larger tensors in a batch save up to 10 %",
+        ]),
+        (Account(step_s=3.0, making_s=7.0), Part.MAKING, [
+            "the loader limits training: 70 % of the time is waiting for data",
+            "why    making samples takes 70 % of the time (7.00 s of 10.0 s)",
+            "next   cheaper samples save up to 70 %; more workers save nothing",
+        ]),
+        (Account(step_s=1.0, making_s=2.0, sampler_s=7.0), Part.SAMPLER, [
+            "the loader limits training: 90 % of the time is waiting for data",
+            "why    the sampler takes 70 % of the time in the main process (7.00 s of 10.0 s)",
+            "next   a cheaper sampler saves up to 70 %; more workers save nothing",
+        ]),
+        (Account(step_s=1.0, making_s=2.0, starting_s=7.0), Part.STARTING, [
+            "the loader limits training: 90 % of the time is waiting for data",
+            "why    starting and ending workers takes 70 % of the time (7.00 s of 10.0 s)",
+            "next   persistent_workers=True saves 70 % of each later epoch",
+        ]),
+        (Account(step_s=1.0, making_s=2.0, unseen_s=7.0), Part.UNSEEN, [
+            "neither loader nor training step limits training: 70 % of the time is beside them",
+            "why    what is outside of DataLoaders and training steps takes 70 % of the time (7.00 s of 10.0 s)",
+            "next   look at what follows an epoch, such as saving: it takes 70 %",
+        ]),
+        (Account(step_s=4.0, making_s=0.0, others=(VALIDATION,)), Part.OTHERS, [
+            "other loaders limit training: they take 60 % of the time",
+            "why    starting the workers of Scans 20 times takes 50 % of the time (5.00 s of 10.0 s)",
+            "next   one DataLoader of Scans for all passes, with persistent_workers=True, saves 48 %",
+        ]),
         (Account(step_s=4.0, making_s=0.0, others=(OtherLoader(name="Val", seconds=6.0, starting_s=5.0, starts=1),)),
-         Part.OTHERS, "other loaders (Val) take 60 % of the time: tune each of them"),
+         Part.OTHERS, [
+            "other loaders limit training: they take 60 % of the time",
+            "why    other loaders (Val) take 60 % of the time (6.00 s of 10.0 s)",
+            "next   tune the other loaders: they take 60 %",
+        ]),
         (Account(step_s=4.0, making_s=0.0, others=(OtherLoader(name="Val", workers=0, seconds=6.0, called_s=5.0),)),
-         Part.OTHERS, "other loaders take 60 % of the time: the DataLoader of Val has no workers: give it some"),
-        (Account(step_s=4.0, making_s=0.0, others=(OtherLoader(name="Val", workers=0, seconds=6.0, called_s=0.1),)),
-         Part.OTHERS, "other loaders (Val) take 60 % of the time: tune each of them"),
+         Part.OTHERS, [
+            "other loaders limit training: they take 60 % of the time",
+            "why    Val loads without workers, which takes 50 % of the time (5.00 s of 10.0 s)",
+            "next   workers for the DataLoader of Val save up to 50 %",
+        ]),
     ],
 )  # fmt: skip
-def test_the_largest_part_has_a_remedy(
-    account: Account, part: Part | None, words: str
+def test_the_largest_part_has_a_cause_and_a_remedy(
+    account: Account, part: Part | None, lines: list[str]
 ) -> None:
-    assert accounts.to_change(account, loader_settings(4)) is part
-    assert accounts.remedy(account, part) == words
+    settings = loader_settings(4)
+    assert accounts.to_change(account, settings) is part
+    answer = Answer(
+        answer=accounts.limit(account, part),
+        why=accounts.cause(account, part),
+        remedies=accounts.remedies(account, settings),
+    )
+    assert answer.lines == lines
+    assert all(len(line.split()) <= 25 for line in lines)
+
+
+def test_a_second_remedy_saves_more_than_half_as_much_and_the_larger_one_is_first() -> (
+    None
+):
+    settings = loader_settings(4)
+    account = Account(step_s=1.0, making_s=5.0, sampler_s=3.0, main_s=1.0)
+    making, sampler = accounts.remedies(account, settings)
+    assert making.startswith("cheaper samples save up to 50 %")
+    assert sampler.startswith("a cheaper sampler saves up to 30 %")
+    predicted = accounts.Remedy("num_workers=8 saves {} (predicted)", 0.2)
+    assert accounts.remedies(account, settings, predicted) == (
+        sampler,
+        "num_workers=8 saves 20 % (predicted)",
+    )
+    account = Account(step_s=1.0, making_s=5.0, sampler_s=2.0, main_s=2.0)
+    assert len(accounts.remedies(account, settings)) == 1
 
 
 def test_a_loader_that_is_made_for_each_epoch_has_to_be_made_once() -> None:
-    text = accounts.remedy(
-        Account(step_s=1.0, making_s=0.0, starting_s=9.0), Part.STARTING, is_remade=True
-    )
-    assert text.endswith(
-        "one DataLoader for all epochs, with persistent_workers=True, saves 9.00 s of each later epoch"
-    )
-
-
-def test_workers_that_are_started_for_each_batch_have_a_remedy() -> None:
-    account = Account(step_s=1.0, making_s=2.0, starting_s=7.0)
-    takes = "starting and ending workers takes 70 % of the time"
-    keep = "keep the iterator of the DataLoader for the next batch"
-    assert (
-        accounts.remedy_of_starts(account, 20, 20)
-        == f"{takes}, 20 times for 20 batches: {keep}"
-    )
-    assert (
-        accounts.remedy_of_starts(account, 8, 1)
-        == f"{takes}, 8 times for 1 batch: {keep}"
+    account = Account(step_s=1.0, making_s=0.0, starting_s=9.0)
+    assert accounts.remedies(account, loader_settings(4), is_remade=True) == (
+        "one DataLoader for all epochs, and persistent_workers=True saves 90 % of each later epoch",
     )
 
 

@@ -390,7 +390,7 @@ def test_a_training_is_watched(tmp_path: Path, environment: dict[str, str]) -> N
     folder = write_training_host(tmp_path)
     watched = run_host(folder, environment, "+nws_sweep=watch", "hydra.run.dir=run")
     assert watched.returncode == 0, watched.stderr
-    assert "Sleeping: training waits for data " in (
-        folder / "run" / "train.log"
-    ).read_text("utf-8")
+    assert "the loader limits training: " in (folder / "run" / "train.log").read_text(
+        "utf-8"
+    )
     assert not (folder / "run" / "nws_sweep").exists()

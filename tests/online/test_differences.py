@@ -63,7 +63,7 @@ def test_augmentations_with_a_generator_of_the_datasets_own_do_not_repeat() -> N
     lines = lines_of(tuned)
     drawn = [number for _, numbers in taken(tuned) for number in numbers]
     assert len(set(drawn)) == 3 * 48
-    told = "Numbers: num_workers=3 instead of 0 from batch 0 of epoch 1 on: workers seed the random number generators"
+    told = "Numbers: num_workers=3 from batch 0 of epoch 1 on: workers seed the random number generators"
     assert lines[0] == f"{told} of the dataset (draw)"
 
 

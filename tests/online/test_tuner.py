@@ -13,6 +13,7 @@ from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
 from nws_sweep.online.tuner import Tuner, decision_for
 from nws_sweep.records import (
+    Account,
     BatchCost,
     Configuration,
     LoaderSettings,
@@ -36,6 +37,7 @@ class Seen(TrainingTrial):
     batch_s: Callable[[LoaderSettings], float]
     cost: BatchCost
     epochs_s: Mapping[int, float]
+    account: Account | None
     is_long_enough = True
 
     @property
@@ -47,7 +49,10 @@ class Seen(TrainingTrial):
         loop = LoopCosts(step_s=STEP_S, fork_s=0.01 if workers else 0.0)
         stall = max(0.0, 1 - STEP_S / batch_s)
         figures = measurement(
-            65.0, batch_s=factories.estimate(batch_s), stall_fraction=stall
+            65.0,
+            batch_s=factories.estimate(batch_s),
+            stall_fraction=stall,
+            account=self.account,
         )
         trial = recorded_trial(workers, self.cost, loop)
         epochs = (
@@ -82,12 +87,14 @@ class Simulated(Tuner):
     batch_s: Callable[[LoaderSettings], float]
     epochs_s: Mapping[int, float]
     cost = COST
+    account: Account | None = None
 
     def observe(self) -> TrainingTrial | None:
         if self.tuning.is_decided:
             return None
         self.observation = seen = Seen(self.current, self.batches_per_epoch)
         seen.batch_s, seen.cost, seen.epochs_s = self.batch_s, self.cost, self.epochs_s
+        seen.account = self.account
         return seen
 
 
@@ -144,22 +151,20 @@ def test_one_change_in_the_first_epoch_then_it_is_decided() -> None:
     assert train(one) == [(0, 100, 4)]
     assert decided == [one]
     assert one.tuning.gain == pytest.approx(5.0)
-    assert str(one.tuning) == (
-        "num_workers=4 instead of 0: a batch takes 20.0 ms, 0 % of it waiting for the loader; it took 100 ms at first"
-    )
+    assert str(one.tuning).startswith("num_workers=4   5.0 times as fast as 0 (")
 
 
 @pytest.mark.parametrize(
-    ("epochs_s", "takes"),
+    ("epochs_s", "gain"),
     [
         # as when the training step has become slower meanwhile
-        ({}, "a batch takes 50.0 ms, 60 % of it"),
-        ({2: 9.0}, "a batch takes 50.0 ms, 60 % of it"),  # no whole epoch with 4
-        ({2: 9.0, 4: 8.0}, "an epoch takes 8.00 s, 50 % of it"),
+        ({}, 0.8),
+        ({2: 9.0}, 0.8),  # no whole epoch with 4
+        ({2: 9.0, 4: 8.0}, 9 / 8),
     ],
 )
 def test_whole_epochs_are_compared_with_whole_epochs_only(
-    epochs_s: dict[int, float], takes: str
+    epochs_s: dict[int, float], gain: float
 ) -> None:
     one = tuner(2, lambda settings: 0.04 if settings.num_workers == 2 else 0.05)
     one.epochs_s = epochs_s
@@ -176,12 +181,12 @@ def test_whole_epochs_are_compared_with_whole_epochs_only(
     assert latest
     one.trials[one.current] = latest.trial(one.configuration, 4.0)
     one.end()
-    took = "; it took 9.00 s at first" if len(epochs_s) > 1 else ""
-    reason = (
-        f"{takes} waiting for the loader{took}; training ended before more was timed"
+    times = f"{gain:.2g}" if gain > 1 else "0.80"
+    assert one.tuning.lines[0].startswith(f"num_workers=4   {times} times as fast as 2")
+    assert one.tuning.lines[0].endswith(
+        "; not certain: training ended before more was timed"
     )
-    assert str(one.tuning) == f"num_workers=4 instead of 2: {reason}"
-    assert one.tuning.gain == pytest.approx(9 / 8 if took else 0.8)
+    assert one.tuning.gain == pytest.approx(gain)
 
 
 def test_settings_that_were_not_timed_like_those_before_are_timed_further() -> None:
@@ -205,9 +210,7 @@ def test_settings_that_were_not_timed_like_those_before_are_timed_further() -> N
         four, 10, trial_so_far=replace(pace, windows=(whole_epoch(8.0),), batches=10)
     )
     assert one.plan(0) is None
-    assert str(one.tuning).startswith(
-        "num_workers=4 instead of 2: an epoch takes 8.00 s"
-    )
+    assert str(one.tuning).startswith("num_workers=4   1.1 times as fast as 2")
 
 
 @dataclass(eq=False)
@@ -227,9 +230,7 @@ def test_a_change_that_is_no_better_is_undone_and_not_stored_and_no_other_is_tri
     one = tuner(2, lambda settings: 0.04 if settings.num_workers == 2 else 0.05)
     assert train(one) == [(0, 100, 4), (0, 200, 2)]
     assert one.tuning.after == one.base
-    assert str(one.tuning).startswith(
-        "num_workers=2 stays: a batch took 50.0 ms with num_workers=4 and 40.0 ms with num_workers=2"
-    )
+    assert str(one.tuning).startswith("num_workers=2   1.2 times as fast as 4 (")
     assert (found := record(one).verdict)
     assert (
         found.recommended.num_workers,
@@ -368,8 +369,7 @@ def test_workers_of_all_ranks_of_a_host_must_fit_and_the_line_says_why_none_do(
     monkeypatch.setenv("LOCAL_WORLD_SIZE", ranks)
     assert train(one := tuner(others=Ranks(leads=True))) == changes
     assert (
-        "other settings were not tried: it needs 240 threads (80 workers)"
-        in str(one.tuning)
+        "nothing else was tried: it needs 240 threads (80 workers)" in str(one.tuning)
     ) == (not changes)
 
 
@@ -387,6 +387,48 @@ def test_batches_in_use_make_room_for_those_of_the_next_epoch_unless_theirs_has_
     )
     decision = decision_for(one)
     assert (isinstance(decision, Keep) and decision.refusal != "") != fits
+
+
+def test_where_the_time_goes_and_what_was_tried_follow_when_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines: list[str] = []
+    account = Account(step_s=2.0, making_s=7.0, starting_s=1.0)
+
+    def told(verbosity: str) -> list[str]:
+        monkeypatch.setenv("NWS_SWEEP_LOG", verbosity)
+        one = tuner(announce=lines.append, on_decided=Tuner.tell_answer)
+        one.place = "train.py:40"
+        one.account = account
+        lines.clear()
+        train(one)
+        return [line for text in lines for line in text.splitlines()]
+
+    (first,) = told("quiet")
+    assert re.fullmatch(
+        r"num_workers=4   5.0 times as fast as 0 \(.*\)   \(photos, train.py:40\)",
+        first,
+    )
+    answer = [
+        first,
+        "  why    making samples takes 70 % of the time (7.00 s of 10.0 s)",
+        "  next   cheaper samples save up to 70 %; more workers save nothing",
+    ]
+    assert told("normal") == answer
+    changed, *verbose = told("verbose")
+    assert changed == (
+        "photos: num_workers=4 from batch 100 of epoch 0 on: "
+        "a batch took 100 ms with num_workers=0; it would take 20.1 ms (predicted)"
+    )
+    assert verbose == [
+        *answer,
+        "  where 10.0 s went, with num_workers=4:",
+        "  making samples                70 %  7.00 s",
+        "  training step                 20 %  2.00 s",
+        "  starting and ending workers   10 %  1.00 s",
+        "  a batch took 100 ms with num_workers=0",
+        "  a batch took 20.0 ms with num_workers=4",
+    ]
 
 
 def test_settings_that_no_longer_fit_are_considered_again() -> None:

@@ -1,6 +1,7 @@
 """``nws-sweep autotune``, ``search`` and ``watch`` as a user types them: the program is
 as without."""
 
+import re
 import signal
 import sys
 from pathlib import Path
@@ -82,10 +83,13 @@ def test_a_program_does_what_it_does_without(
     assert plain.returncode == with_hook.returncode == 3, with_hook.stderr
     assert with_hook.stdout == plain.stdout
     line, *account = with_hook.stderr.splitlines()
-    assert bool(account) == (name == "watch")
+    assert any("with num_workers=" in row for row in account) == (name == "watch")
     assert all(row.startswith("  ") for row in account)
-    found = "num_workers=" if name == "autotune" else "training waits for data "
-    assert line.startswith(f"nws_sweep: Sleeping: {found}")
+    limit = "the loader limits training: "
+    assert line.startswith(
+        f"nws_sweep: {'num_workers=' if name == 'autotune' else limit}"
+    )
+    assert re.search(r"   \(Sleeping, train\.py:\d+\)$", line)
 
 
 @pytest.mark.parametrize(

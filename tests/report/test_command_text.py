@@ -37,32 +37,34 @@ def test_predicted_and_measured_times_stand_side_by_side(
     run: ConfigurationSummary,
 ) -> None:
     assert command_text.predictions(run, options(num_workers="2,4")) == (
-        "dataset=photos: predicted for 8 CPUs, no training step, prefetch_factor=2, in_order=true\n"
-        "from the costs of 20 batches with num_workers=4\n"
+        "num_workers=4   an epoch takes 2.56 s ±7.4 % (predicted)\n"
+        "why    8 CPUs, no training step, prefetch_factor=2, in_order=true; from 20 batches with num_workers=4\n"
         "\n"
         "| num_workers | per batch      | measured          | epoch         | measured | samples/s |\n"
         "|-------------|----------------|-------------------|---------------|----------|-----------|\n"
         "| 2           | 40 ms ±14 %    | -                 | 5.1 s ±14 %   | -        | 1600      |\n"
         "| 4           | 20.0 ms ±7.4 % | about 15 to 30 ms | 2.56 s ±7.4 % | 65.0 s   | 3200      |\n"
-        "\n"
-        "least time, if twice as many workers must save 3 %: num_workers=4\n"
     )
 
 
 def test_with_another_training_step_the_cpus_of_a_node_are_told(
     run: ConfigurationSummary,
 ) -> None:
-    enough = command_text.predictions(run, options(training_step=0.02)).splitlines()[-1]
-    assert enough.startswith(
-        "4 CPUs are enough to keep the training step busy after the start: a batch takes 20"
-    )
-    assert enough.endswith(" with num_workers=4, or 40.0 ms with half of the CPUs")
+    enough = command_text.predictions(run, options(training_step=0.02)).splitlines()[2]
+    assert enough.startswith("next   4 CPUs keep the training step busy: 20")
+    assert enough.endswith(" a batch with num_workers=4, 40.0 ms with 2")
     too_few = command_text.predictions(
         run, options(training_step=0.02, num_workers="0..1")
-    ).splitlines()[-1]
+    ).splitlines()[2]
     assert too_few.startswith(
-        "no number of CPUs keeps the training step busy; 1 CPU is as fast as any: a batch takes 8"
+        "next   1 CPU is as fast as any, though the training step waits: 8"
     )
+
+
+def test_the_gain_over_the_search_is_told(run: ConfigurationSummary) -> None:
+    line, *_ = command_text.predictions(run, options(cpus=16.0)).splitlines()
+    assert line.startswith("num_workers=16   an epoch takes ")
+    assert line.endswith(" (predicted), 4.0 times as fast as 4 with 8 CPUs")
 
 
 def test_of_many_settings_the_best_workers_of_each_are_shown(
@@ -83,7 +85,7 @@ def test_of_many_settings_the_best_workers_of_each_are_shown(
         ("4", "true"),
         ("4", "false"),
     ]
-    assert lines[-1].endswith("num_workers=8 prefetch_factor=2 in_order=true")
+    assert lines[0].startswith("num_workers=8 prefetch_factor=2 in_order=true   an ")
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,9 @@ def test_configurations_of_a_grid_without_costs_are_named(
         == 1
     )
     printed = capsys.readouterr()
-    assert printed.out.startswith("dataset=photos batch_size=64: predicted for 8 CPUs")
+    assert printed.out.startswith(
+        "dataset=photos batch_size=64\nnum_workers=4   an epoch takes "
+    )
     message = "no costs of batches were recorded, so nothing can be predicted\n"
     assert printed.err == f"nws_sweep: dataset=photos batch_size=128: {message}"
     assert cli.run(["predict", str(store_grid(tmp_path / "none", unknown))]) == 2
