@@ -7,7 +7,6 @@ from typing import Any
 
 from nws_sweep import verbosity
 from nws_sweep.model import epoch_length
-from nws_sweep.online import texts
 from nws_sweep.online.loader_clock import LoaderClock, LoaderTime
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Agreement, Plan
@@ -199,7 +198,7 @@ class LoaderState:
 
     def lines(self) -> Sequence[str]:
         """The answer as it is shown, once the settings are decided."""
-        return [f"{texts.named(self.current, self.base)}   {self.tuning.reason}"]
+        raise NotImplementedError
 
     def hold(self, why: str) -> None:
         """The settings cannot change yet, and what was timed until now does not count;

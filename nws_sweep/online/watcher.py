@@ -21,6 +21,7 @@ from nws_sweep.records import Account, Part, Trial
 # of workers, for fewer batches than can be timed, after which more would not change
 # what is known
 _STARTS = 8
+_UNKNOWN = "what limits training is unknown"
 
 
 @dataclass(eq=False)
@@ -29,7 +30,7 @@ class Watcher(Tuner):
     training ends."""
 
     changes_settings = False
-    _watching_s = 0.0  # that watching has taken
+    _found: Sequence[str] = ()  # the answer as it is shown; empty before
 
     def plan(self, batch: int) -> Plan | None:
         """Never other settings; says what was found once a long epoch has lasted a
@@ -81,15 +82,16 @@ class Watcher(Tuner):
                 trial, measurement=replace(trial.measurement, account=account)
             )
         self.trials[self.current] = trial
-        self._watching_s = self.observation.batches.watching_s
-        self.decide(self._answer().answer)
+        answer = self._answer(trial, self.observation.batches.watching_s)
+        lines = answer.lines
+        if account is not None:
+            lines.extend(accounts.table(account, self.current.num_workers))
+        self._found = lines
+        self.decide(answer.answer)
 
     def lines(self) -> Sequence[str]:
         """The answer, and where the time went."""
-        account, lines = account_of(self), self._answer().lines
-        if account is not None:
-            lines.extend(accounts.table(account, self.current.num_workers))
-        return lines
+        return self._found or [f"{_UNKNOWN}: {self.tuning.reason}"]
 
     def _account(self, observation: TrainingTrial, until_s: float) -> Account | None:
         """Where the time went until this moment on the clock of the windows; None if it
@@ -107,9 +109,9 @@ class Watcher(Tuner):
             self.loader_clock.since(self.others_before, self.time),
         )
 
-    def _answer(self) -> Answer:
-        """What limits the training, and what to change."""
-        trial = self.trials[self.current]
+    def _answer(self, trial: Trial, watching_s: float) -> Answer:
+        """What limits the training, and what to change; watching has taken some
+        seconds."""
         account, measured = account_of(self), self.times.measured.get(self.current)
         part = accounts.to_change(account, self.current) if account else None
         restarts = part is Part.STARTING and self._is_restarted
@@ -119,7 +121,7 @@ class Watcher(Tuner):
             answer=accounts.limit(account, part),
             why=accounts.cause(account, part),
             remedies=self._remedies(account, trial),
-            cost=f"{units.percent(self._watching_s / account.total_s)} of the time",
+            cost=f"{units.percent(watching_s / account.total_s)} of the time",
         )
         if restarts:
             often = f"{units.counted(self.time.starts, 'time')} for {_batches(self.batches)}"
@@ -136,10 +138,10 @@ class Watcher(Tuner):
 
     def _unknown(self, measured: Measured | None) -> Answer:
         if measured is None:
-            return Answer(answer=f"what limits training is unknown: {texts.TOO_FEW}")
+            return Answer(answer=f"{_UNKNOWN}: {texts.TOO_FEW}")
         took = texts.took(self.times, self.current, self.current)
         return Answer(
-            answer="what limits training is unknown: so is the time of waiting",
+            answer=f"{_UNKNOWN}: so is the time of waiting",
             why=f"{reason_not_to_know(self)}; {took}",
         )
 

@@ -298,7 +298,7 @@ def test_a_state_of_an_iterator_is_loaded_with_its_number_of_workers_and_once() 
     loading = stateful({}, state)
     assert taken(loading, 2) == taken(loader_of(Numbers()), 2)
     assert begun[-2:] == [(state, 3), (None, 3)]
-    assert "loading a state_dict() that was saved with num_workers=3" in lines[0]
+    assert "a state_dict() saved with num_workers=3 needs this" in lines[0]
 
 
 def test_a_state_that_is_loaded_after_watching_has_ended_is_loaded_once() -> None:
