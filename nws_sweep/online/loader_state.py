@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nws_sweep import verbosity
 from nws_sweep.model import epoch_length
 from nws_sweep.online.loader_clock import LoaderClock, LoaderTime
 from nws_sweep.online.observation import TrainingTrial
@@ -14,7 +13,6 @@ from nws_sweep.online.times import Times, times_of
 from nws_sweep.online.waiting import Waiting
 from nws_sweep.records import LoaderSettings, SearchRecord, Switch, Trial, Tuning
 from nws_sweep.system import host
-from nws_sweep.verbosity import Verbosity
 
 
 @dataclass(eq=False)
@@ -189,8 +187,6 @@ class LoaderState:
     def tell_answer(self) -> None:
         """Says what was found, with the dataset and the place of the training loop."""
         first, *rest = self.tuning.lines
-        if verbosity.current() is Verbosity.QUIET:
-            rest = []
         name = self.configuration.columns["dataset"]
         where = f"{name}, {self.place}" if self.place else name
         if self.leads:
