@@ -2,10 +2,10 @@
 each of them."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from nws_sweep import units, verbosity
+from nws_sweep import units
 from nws_sweep.analysis import accounts, advice
 from nws_sweep.analysis.answers import Answer
 from nws_sweep.analysis.stage_savings import NO_TIME
@@ -16,7 +16,6 @@ from nws_sweep.records import SearchRecord, Trial
 from nws_sweep.report import snippets
 from nws_sweep.report.attributes import SuggestsAttributes
 from nws_sweep.report.tables import Rows
-from nws_sweep.verbosity import Verbosity
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,8 +45,8 @@ class Explanation(SuggestsAttributes):
         stages: The most expensive first.
         num_workers: Workers of the epoch, the recommended ones.
         epoch_s: Seconds of the epoch; None if its length is unknown.
-        advice: Lines about the epoch and the whole sample, which are printed with
-            ``-v``: where the time goes, whole batches that are faster.
+        advice: Lines about the whole sample: whole batches that are faster, threads
+            beside the worker's own.
     """
 
     answer: Answer
@@ -78,9 +77,7 @@ class Explanation(SuggestsAttributes):
 
     def __repr__(self) -> str:
         lines = [*self.answer.lines, "", snippets.markdown_table(table(self.stages))]
-        if verbosity.current() is Verbosity.VERBOSE:
-            lines.extend(self.advice)
-        return printable("\n".join(lines).rstrip())
+        return printable("\n".join([*lines, *self.advice]).rstrip())
 
     _repr_html_ = snippets.preformatted
 
@@ -91,13 +88,12 @@ def of(configuration: ConfigurationSummary) -> Explanation:
     if best is None or not stages:
         raise NwsSweepError(f"{configuration.label}: {_without_calls(configuration)}")
     epoch_s = best.measurement.epoch_s if best.measurement else None
-    lines = [accounts.line(best), *advice.on_samples(configuration.run.recorded)]
     return Explanation(
         answer_of(stages, best, snippets.cost_of(configuration.run.result)),
         stages,
         best.num_workers,
         epoch_s,
-        tuple(line for line in lines if line),
+        advice.on_samples(configuration.run.recorded),
     )
 
 
@@ -165,35 +161,48 @@ def answer_of(stages: Sequence[Stage], best: Trial, cost: str = "") -> Answer:
     ]
     replayed.sort(key=_saved, reverse=True)
     if not replayed:
-        unknown = f"{_named(stages[0])} takes most of a sample; what it costs an epoch is unknown"
-        return Answer(answer=unknown, why=_evidence(stages, stages[0]), cost=cost)
-    dearest = replayed[0]
-    if _saved(dearest) < NO_TIME:
-        answer = (
-            "no function is worth making cheaper: without any an epoch takes as long"
+        answer = _of_unknown_saving(stages)
+    elif _saved(replayed[0]) < NO_TIME:
+        answer = _of_no_saving(replayed, best)
+    else:
+        answer = Answer(
+            answer=f"{_cheaper(replayed[0])} of an epoch with num_workers={best.num_workers}",
+            why=_evidence(stages, replayed[0]),
+            remedies=_next(replayed, best.num_workers),
         )
-        account = accounts.account_of(best)
-        why = ""
-        if account is not None:
-            why = accounts.cause(account, next(iter(account.seconds)))
-        return Answer(
-            answer=answer,
-            why=why,
-            remedies=_fewer_workers(replayed, best.num_workers),
-            cost=cost,
-        )
-    saves = f"a cheaper {_named(dearest)} saves up to {units.share(_saved(dearest))}"
-    remedies = []
-    for stage in replayed[1:2]:
-        if _saved(stage) > _saved(dearest) / 2:
-            share = units.share(_saved(stage))
-            remedies.append(f"a cheaper {_named(stage)} saves up to {share}")
+    return replace(answer, cost=cost)
+
+
+def _of_unknown_saving(stages: Sequence[Stage]) -> Answer:
+    dearest = _named(stages[0])
     return Answer(
-        answer=f"{saves} of an epoch with num_workers={best.num_workers}",
-        why=_evidence(stages, dearest),
-        remedies=tuple(remedies) or _fewer_workers([dearest], best.num_workers),
-        cost=cost,
+        answer=f"{dearest} takes most of a sample; what it costs an epoch is unknown",
+        why=_evidence(stages, stages[0]),
     )
+
+
+def _of_no_saving(replayed: Sequence[Stage], best: Trial) -> Answer:
+    """Something else takes the time of the epoch."""
+    account = accounts.account_of(best)
+    why = accounts.cause(account, next(iter(account.seconds))) if account else ""
+    return Answer(
+        answer="no function is worth making cheaper: without any an epoch takes as long",
+        why=why,
+        remedies=_fewer_workers(replayed, best.num_workers),
+    )
+
+
+def _next(replayed: Sequence[Stage], num_workers: int) -> tuple[str, ...]:
+    """The second function, if it saves more than half as much; else how many workers
+    would do without the first one."""
+    dearest, *others = replayed
+    if others and _saved(others[0]) > _saved(dearest) / 2:
+        return (_cheaper(others[0]),)
+    return _fewer_workers([dearest], num_workers)
+
+
+def _cheaper(stage: Stage) -> str:
+    return f"a cheaper {_named(stage)} saves up to {units.share(_saved(stage))}"
 
 
 def _named(stage: Stage) -> str:
