@@ -6,7 +6,8 @@ and ends workers and gives them their share of the sampler's index lists,
 ``pool_sequence`` goes from one pool to the next, and ``iterator`` is what training
 iterates over. ``observation`` times its waits and steps, and ``loader_state`` has what
 is known of one loader. By the ``situation``, ``decision`` chooses settings as a search
-does, and ``tuner`` makes it a ``plan``, on which ranks agree. ``loader_clock`` says
+does, and ``tuner`` makes it a ``plan``, on which ranks agree; ``answer`` is what it says
+in the end. ``loader_clock`` says
 which DataLoader of a program its seconds belong to, and ``watcher`` where they went.
 ``safeguards`` keeps the samples of the program.
 """
