@@ -154,31 +154,37 @@ def _without_workers(account: Account) -> OtherLoader | None:
 def remedies(
     account: Account,
     settings: LoaderSettings,
-    making: Remedy | None = None,
+    instead: Remedy | None = None,
     *,
     is_remade: bool = False,
 ) -> tuple[str, ...]:
-    """What to change next, the largest saving first: the part that is to change, and
-    another part if that saves more than half as much.
+    """What to change next, the largest saving first; a second one only if it saves more
+    than half as much.
 
     Args:
         account: The account.
         settings: In use.
-        making: The remedy of making samples; None for cheaper samples.
+        instead: What saves time in place of cheaper samples, such as other settings;
+            None for nothing.
         is_remade: Whether the program makes a DataLoader for each epoch, so that no
             workers can persist.
     """
-    making = making or Remedy(CHEAPER_SAMPLES, account.share(Part.MAKING))
-    found: list[Remedy] = []
+    found = [instead] if instead else []
     for part in account.seconds:
         if part in _fixed(settings) or account.share(part) < choice.PROMISING:
             continue
-        is_making = part is Part.MAKING
-        remedy = making if is_making else _remedy_of(account, part, is_remade=is_remade)
-        if not found or remedy.saved > found[0].saved / 2:
-            found.append(remedy)
-    largest = sorted(found[:2], key=lambda remedy: -remedy.saved)
-    return tuple(remedy.text.format(share(remedy.saved)) for remedy in largest)
+        if part is not Part.MAKING:
+            found.append(_remedy_of(account, part, is_remade=is_remade))
+        elif instead is None:
+            found.append(Remedy(CHEAPER_SAMPLES, account.share(part)))
+        elif instead.saved <= account.share(part) / 2:
+            found.append(Remedy("cheaper samples save up to {}", account.share(part)))
+    found.sort(key=lambda remedy: -remedy.saved)
+    return tuple(
+        remedy.text.format(share(remedy.saved))
+        for remedy in found[:2]
+        if remedy.saved > found[0].saved / 2
+    )
 
 
 def _remedy_of(account: Account, part: Part, *, is_remade: bool) -> Remedy:
@@ -186,7 +192,7 @@ def _remedy_of(account: Account, part: Part, *, is_remade: bool) -> Remedy:
     if part is Part.OTHERS:
         return _remedy_of_others(account)
     texts = {
-        Part.SAMPLER: "a cheaper sampler saves up to {}; more workers save nothing",
+        Part.SAMPLER: "a cheaper sampler saves up to {}; no num_workers does",
         Part.MAIN: "fewer and larger tensors in a batch save up to {}",
         Part.STARTING: f"{_PERSISTENT} saves {{}} of each later epoch",
         Part.UNSEEN: "look at what follows an epoch, such as saving: it takes {}",

@@ -8,6 +8,7 @@ from nws_sweep import units
 from nws_sweep.analysis import accounts, advice
 from nws_sweep.analysis.answers import Answer
 from nws_sweep.dataloading.windows import Moment
+from nws_sweep.model import choice
 from nws_sweep.model.stages import COPY, stage_costs
 from nws_sweep.online import texts
 from nws_sweep.online.answer import account_of, reason_not_to_know
@@ -155,16 +156,21 @@ class Watcher(Tuner):
 
     def _remedies(self, account: Account, trial: Trial) -> tuple[str, ...]:
         """What to change, with what other settings are predicted to save."""
-        making = None
+        instead = None
+        part = accounts.to_change(account, self.current)
         uneven = advice.uneven_workers(trial) if self.is_stream else ""
+        waits = account.share(Part.MAKING)
         if uneven:
             # A prediction would have each worker make as much as the others.
-            text = f"{uneven.rpartition(': ')[2]}: up to {{}}"
-            making = accounts.Remedy(text, account.share(Part.MAKING))
-        elif accounts.to_change(account, self.current) in (Part.MAKING, Part.MAIN):
-            making = self._predicted(account)
+            instead = accounts.Remedy(
+                f"{uneven.rpartition(': ')[2]}: up to {{}}", waits
+            )
+        elif trial.fed_workers:
+            instead = accounts.Remedy("more shards feed more workers: up to {}", waits)
+        elif waits >= choice.PROMISING or part in (Part.MAIN, Part.STARTING):
+            instead = self._predicted(account)
         return accounts.remedies(
-            account, self.current, making, is_remade=self.is_remade
+            account, self.current, instead, is_remade=self.is_remade
         )
 
     def _predicted(self, account: Account) -> accounts.Remedy | None:
@@ -173,7 +179,9 @@ class Watcher(Tuner):
         if isinstance(decision, Keep):
             if not decision.refusal:
                 return None
-            text = f"cheaper samples save up to {{}}; more workers do not fit: {decision.refusal}"
+            text = (
+                f"cheaper samples save up to {{}}; no more workers: {decision.refusal}"
+            )
             return accounts.Remedy(text, account.share(Part.MAKING))
         text = f"{texts.named(decision.settings, self.current)} saves {{}} (predicted)"
         if decision.settings.in_order != self.current.in_order:
