@@ -122,7 +122,7 @@ class Watcher(Tuner):
             answer=accounts.limit(account, part),
             why=accounts.cause(account, part),
             remedies=self._remedies(account, trial),
-            cost=f"{units.percent(watching_s / account.total_s)} of the time",
+            cost=_cost(watching_s / account.total_s),
         )
         if restarts:
             often = f"{units.counted(self.time.starts, 'time')} for {_batches(self.batches)}"
@@ -192,6 +192,14 @@ class Watcher(Tuner):
 
 def _has_epoch(observation: TrainingTrial) -> bool:
     return bool(observation.whole_epochs) or observation.is_long_enough
+
+
+def _cost(watching: float) -> str:
+    """The share of the time that watching takes."""
+    percent = units.percent(watching)
+    if percent == units.percent(0.0):
+        percent = "less than 0.1 %"
+    return f"{percent} of the time"
 
 
 def _batches(count: int) -> str:
