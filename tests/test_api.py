@@ -197,7 +197,9 @@ def test_a_search_recommends_workers_and_does_not_change_the_program(
     answer = f"nws_sweep: Slow: {result.conclusion.answer}"
     expected = f"{answer}; measured at {result.measured_at}, reuse=False"
     assert again.conclusion.cost == f"none: measured at {result.measured_at}"
-    assert capfd.readouterr().err == f"{expected} measures again\n"
+    first, *reasons = capfd.readouterr().err.splitlines()
+    assert first == f"{expected} measures again"
+    assert reasons == [f"nws_sweep: {line}" for line in again.conclusion.lines[1:]]
 
 
 class Named(DataLoader[torch.Tensor]):

@@ -76,12 +76,6 @@ class Ratio:
         number, between = units.quotient(self.value, *self.ends)
         return (number, f"({between})") if number else ("", between)
 
-    def as_fast_as(self, compared: str) -> str:
-        """How fast the base is: ``1.9 times as fast as 0 (1.6 to 2.2)``."""
-        number, _, between = self.speed_up.partition("x")
-        times = "" if float(number) == 1.0 else f"{number} times "
-        return f"{times}as fast as {compared}{between.replace('x', '')}"
-
     @property
     def is_certain(self) -> bool:
         """Whether the interval excludes 1."""

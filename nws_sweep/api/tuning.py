@@ -20,7 +20,7 @@ from nws_sweep.dataloading.inputs import (
 )
 from nws_sweep.errors import ConfigurationError, OutOfTime
 from nws_sweep.records import LoaderSettings, MeasureRules, Status, Tuning
-from nws_sweep.report.progress import Print, Progress, announcer
+from nws_sweep.report.progress import Print, Progress, announcer, noter
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.system import platforms, processes
 
@@ -115,6 +115,8 @@ def tune(  # noqa: PLR0913
     except processes.Interrupted as stop:
         # a handler of the program has taken it, for the loop that follows
         return unchanged(f"{stop} ended the search")
+    for line in result.conclusion.lines[1:]:  # the search has announced the first one
+        noter(progress)(line)
     tuned = _with_result(make_loader(), result)
     _announce_consequences(tuned, result, announce)
     return tuned
@@ -209,7 +211,7 @@ def _tuning(result: SearchResult) -> Tuning:
         after=result.settings,
         is_decided=True,
         batch_s=batch_s,
-        lines=(result.first_line,),
+        lines=tuple(result.conclusion.lines),
     )
     if result.status != Status.MEASURED:
         return replace(tuning, is_provisional=True, reason=result.conclusion.answer)

@@ -89,7 +89,7 @@ def of(configuration: ConfigurationSummary) -> Explanation:
         raise NwsSweepError(f"{configuration.label}: {_without_calls(configuration)}")
     epoch_s = best.measurement.epoch_s if best.measurement else None
     return Explanation(
-        answer_of(stages, best, snippets.cost_of(configuration.run.result)),
+        answer_of(stages, best, configuration.conclusion.cost),
         stages,
         best.num_workers,
         epoch_s,
