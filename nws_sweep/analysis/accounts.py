@@ -169,21 +169,23 @@ def remedies(
         is_remade: Whether the program makes a DataLoader for each epoch, so that no
             workers can persist.
     """
-    found = [instead] if instead else []
+    possible = [instead] if instead else []
     for part in account.seconds:
         if part in _fixed(settings) or account.share(part) < choice.PROMISING:
             continue
         if part is not Part.MAKING:
-            found.append(_remedy_of(account, part, is_remade=is_remade))
+            possible.append(_remedy_of(account, part, is_remade=is_remade))
         elif instead is None:
-            found.append(Remedy(CHEAPER_SAMPLES, account.share(part)))
+            possible.append(Remedy(CHEAPER_SAMPLES, account.share(part)))
         elif instead.saved <= account.share(part) / 2:
-            found.append(Remedy("cheaper samples save up to {}", account.share(part)))
-    found.sort(key=lambda remedy: -remedy.saved)
+            possible.append(
+                Remedy("cheaper samples save up to {}", account.share(part))
+            )
+    possible.sort(key=lambda remedy: -remedy.saved)
     return tuple(
         remedy.text.format(share(remedy.saved))
-        for remedy in found[:2]
-        if remedy.saved > found[0].saved / 2
+        for remedy in possible[:2]
+        if remedy.saved > possible[0].saved / 2
     )
 
 

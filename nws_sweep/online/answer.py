@@ -21,9 +21,9 @@ def answer_of(state: LoaderState) -> Answer:
     gain, reason = _gain(state), state.tuning.reason
     if gain and reason == texts.MEASURED:
         reason = ""
-    found = "; ".join(filter(None, (gain, reason)))
+    text = "; ".join(filter(None, (gain, reason)))
     account = account_of(state)
-    answer = Answer(answer=f"{settings}   {found}", cost=_cost(state))
+    answer = Answer(answer=f"{settings}   {text}", cost=_cost(state))
     if account is None:
         return answer
     largest = next(iter(account.seconds))

@@ -31,7 +31,7 @@ class Watcher(Tuner):
     training ends."""
 
     changes_settings = False
-    _found: Sequence[str] = ()  # the answer as it is shown; empty before
+    _shown: Sequence[str] = ()  # the answer as it is shown; empty before
 
     def plan(self, batch: int) -> Plan | None:
         """Never other settings; says what was found once a long epoch has lasted a
@@ -87,12 +87,12 @@ class Watcher(Tuner):
         lines = answer.lines
         if account is not None:
             lines.extend(accounts.table(account, self.current.num_workers))
-        self._found = lines
+        self._shown = lines
         self.decide(answer.answer)
 
     def lines(self) -> Sequence[str]:
         """The answer, and where the time went."""
-        return self._found or [f"{_UNKNOWN}: {self.tuning.reason}"]
+        return self._shown or [f"{_UNKNOWN}: {self.tuning.reason}"]
 
     def _account(self, observation: TrainingTrial, until_s: float) -> Account | None:
         """Where the time went until this moment on the clock of the windows; None if it
