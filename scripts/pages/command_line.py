@@ -16,16 +16,21 @@ PAGE = ROOT / "docs" / "reference" / "cli.md"
 _INTRODUCTION = """\
 # Command line
 
-`scripts/reference` writes this page from the parsers of the commands; a test compares. `nws-sweep` and
-`python -m nws_sweep` are the same command. Without arguments, as with `help`, it prints the commands. `key=value` in
-place of a command searches: all arguments are then overrides of the configuration ([configuration](config.md)), and
-`-m` makes a grid of all values that are separated by commas. A command, an option or a key that does not exist is an
-error with what was probably meant.
+Every command and option. `nws-sweep` and `python -m nws_sweep` are the same command; without arguments it prints the
+commands.
 
-`autotune`, `explain`, `search` and `watch` run a program ([training programs](../guides/programs.md)): options of
-nws_sweep come before it, `-q` and `-v` too ([silence it, or see
-more](../guides/troubleshooting.md#silence-it-or-see-more)). Without a command they stand anywhere beside Hydra's
-flags."""
+```bash
+nws-sweep search train.py
+python -m nws_sweep batch_size=64 pin_memory=true
+```
+
+`key=value` in place of a command searches: all arguments are then overrides of the
+[configuration](config.md), and `-m` makes a grid of all values that are separated by commas.
+
+`autotune`, `explain`, `search` and `watch` run a [program](../guides/programs.md): options of nws_sweep come before it.
+All commands have `-q` or `--quiet` and `-v` or `--verbose`, which print [less or
+more](../guides/troubleshooting.md#silence-it-or-see-more)."""
+_OF_ALL = ("help", "quiet", "verbose")
 _SHARED = "## Arguments of several commands"
 _STATUS = """\
 ## Exit status
@@ -100,10 +105,12 @@ def _section(
         for name, text in arguments.items()
         if shared.get(name) != text
     ]
-    known = [f"`{name}`" for name in arguments if name in shared]
+    known = [
+        f"`{name}`" for name, text in arguments.items() if shared.get(name) == text
+    ]
     also = [f"- {', '.join(known)}: [below]({_anchor(_SHARED)})"] * bool(known)
     lines = "\n".join([*rows, *also])
-    return f"## {title}\n\n{about}\n\n```text\n{usage}\n```\n\n{lines}"
+    return f"## {title}\n\n{about}\n\n```text\n{usage}\n```\n\n{lines}".rstrip()
 
 
 def _anchor(title: str) -> str:
@@ -132,7 +139,8 @@ def _parser(name: str) -> argparse.ArgumentParser:
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    return (action for action in parser._actions if action.dest != "help")
+    """The arguments but for the flags that all commands have."""
+    return (action for action in parser._actions if action.dest not in _OF_ALL)
 
 
 def _name(action: argparse.Action) -> str:

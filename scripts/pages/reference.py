@@ -4,7 +4,7 @@ explanations)."""
 import inspect
 import itertools
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,16 @@ PAGE = ROOT / "docs" / "reference" / "config.md"
 _INTRODUCTION = """\
 # Configuration reference
 
-Every value and every group of options. `scripts/reference` writes this page from `nws_sweep/config/schema.py` and the
-files in `conf/`. `python -m nws_sweep --help` shows the values of this machine."""
+Every value and every group of options. `python -m nws_sweep --help` shows the values of this machine.
+
+```bash
+python -m nws_sweep -m batch_size=64,256 measure=quick
+```"""
 _VALUES = """\
 ## Values
 
-`key=value` sets a value, `-m key=value,value` sweeps it. Each key has its default, and in brackets what is allowed: a
-value out of range ends the program with one line before anything is measured. Usable CPUs are those that this process
-may use ([grids](../guides/grids.md#search-and-measuring))."""
+`key=value` sets a value, `-m key=value,value` sweeps it. Each key has its default, and in brackets what is allowed.
+Usable CPUs are [those that this process may use](../guides/grids.md#search-and-measuring)."""
 _IN_PYTHON = """\
 ## Defaults that differ in Python
 
@@ -106,7 +108,7 @@ def page() -> str:
     ]
     parts += [_group_section(group) for group in GROUPS]
     parts += [
-        "### axis\n\nPresets of values to sweep, with `-m`.\n\n" + _axes(),
+        "### axis\n\nPresets to sweep: `-m axis/batch_size=small`.\n\n" + _axes(),
         _OF_PROGRAMS,
     ]
     parts += [_programs_table()]
@@ -203,24 +205,34 @@ def _group_section(group: str) -> str:
     """The options of a group with the values that they set, then the values that they
     explain."""
     options: list[str] = []
-    options_with: dict[tuple[str, str, str], list[str]] = {}
+    keys_with: dict[tuple[str, str], dict[str, list[str]]] = {}
     for path in sorted((CONF / group).glob("*.yaml")):
         values, name = list(_values_of(group, path)), f"`{path.stem}`"
         sets = ", ".join(
-            _setting(key, value) for key, value, text in values if not text
+            f"`{key}={_value(value)[1:-1]}`"
+            for key, value, text in values
+            if not text and not isinstance(value, dict)
         )
         about = plain(header(path.read_text("utf-8")))
         options.append(f"- {name}: {about}{f'. Sets {sets}' if sets else ''}")
         for key, value, text in values:
             if text:
-                words = plain(_spelt(text.removesuffix("; must be given")))
-                options_with.setdefault((key, _value(value), words), []).append(name)
+                words = plain(_spelt(text.replace("; must be given", "")))
+                same = keys_with.setdefault((_value(value), words), {})
+                same.setdefault(key, []).append(name)
     keys = [
-        f"- `{key}` of {', '.join(names)} = {value}: {words}"
-        for (key, value, words), names in options_with.items()
+        f"- {_of_options(names)} = {value}: {words}"
+        for (value, words), names in keys_with.items()
     ]
     parts = [f"### {group}\n", *options]
     return "\n".join([*parts, "\nKeys:\n", *keys] if keys else parts)
+
+
+def _of_options(names: Mapping[str, Sequence[str]]) -> str:
+    """Keys, each with the options that have it."""
+    return ", ".join(
+        f"`{key}` of {', '.join(options)}" for key, options in names.items()
+    )
 
 
 def _values_of(group: str, path: Path) -> Iterator[tuple[str, Any, str]]:
@@ -245,17 +257,14 @@ def _values_of(group: str, path: Path) -> Iterator[tuple[str, Any, str]]:
             )
 
 
-def _setting(key: str, value: Any) -> str:
-    text = _value(value)
-    return f"`{key}={text[1:-1]}`" if text.startswith("`") else f"`{key}` to {text}"
-
-
 def _axes() -> str:
     rows = []
     for group in AXES:
+        options = []
         for path in sorted((CONF / group).glob("*.yaml")):
-            ((key, value),) = yaml.safe_load(path.read_text("utf-8")).items()
-            rows.append(f"- `{group}={path.stem}`: `{key}={value}`")
+            ((_, value),) = yaml.safe_load(path.read_text("utf-8")).items()
+            options.append(f"`{path.stem}` ({value})")
+        rows.append(f"- `{group}`: {', '.join(options)}")
     return "\n".join(rows)
 
 
