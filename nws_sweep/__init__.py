@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from nws_sweep.report.search_result import SearchResult as SearchResult
     from nws_sweep.report.sweep_result import SweepResult as SweepResult
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 # Imported at the first use: the API needs torch, which takes seconds to import.
 _MODULES = {
