@@ -32,6 +32,7 @@ from nws_sweep.searching.observations import (
     Stop,
     Strategy,
     model_from,
+    most_fed,
 )
 
 _SHORT_WINDOW_S = 0.2  # duration of the windows of the first rounds
@@ -152,7 +153,7 @@ class Adaptive(Strategy):
             for o in observations
             if o.cost_s is None and o.num_workers > most
         ]
-        ceiling = _most_fed(observations)
+        ceiling = most_fed(observations)
         if failed:
             ceiling = min(ceiling, (most + min(failed)) / 2)
         return [n for n in self._untried(observations) if n <= ceiling]
@@ -177,7 +178,7 @@ class Adaptive(Strategy):
             self.guess,
             self.rules.reference,
             self.base.num_workers,
-            _most_fed(observations),
+            most_fed(observations),
         }
         if len({settings.num_workers for settings in estimates.observations}) == 1:
             wanted |= predictions.first(predictable)
@@ -213,9 +214,9 @@ class Adaptive(Strategy):
         more = [n for n in slower if n > answer.num_workers]
         if more:
             reason += f"; more workers ({_listed(more)}) were not faster"
-        most_fed = _most_fed(observations)
-        if most_fed < math.inf:
-            reason += f"; only {units.counted(most_fed, 'worker')} can have batches"
+        fed = most_fed(observations)
+        if fed < math.inf:
+            reason += f"; only {units.counted(fed, 'worker')} can have batches"
         failed = {
             observation.num_workers
             for observation in observations
@@ -344,14 +345,6 @@ def _answer_in_words(estimates: Estimates, base: LoaderSettings) -> str:
 
 def _listed(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, sorted(numbers)))
-
-
-def _most_fed(observations: Iterable[Observation]) -> float:
-    """Says how many workers can have batches at most; infinite if all had some."""
-    return min(
-        (o.fed_workers for o in observations if o.fed_workers is not None),
-        default=math.inf,
-    )
 
 
 def _is_beside_answer(settings: LoaderSettings, estimates: Estimates) -> bool:

@@ -1,5 +1,6 @@
 """What a strategy sees of each candidate, and what the strategy decides. Pure."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -151,3 +152,11 @@ def model_from(observations: Iterable[Observation], start_method: str) -> Model 
     costs = [observation.costs for observation in observations if observation.costs]
     costs.sort(key=lambda candidate_costs: candidate_costs.num_workers)
     return Model(tuple(costs), start_method) if costs else None
+
+
+def most_fed(observations: Iterable[Observation]) -> float:
+    """Says how many workers can have batches at most; infinite if all had some."""
+    return min(
+        (o.fed_workers for o in observations if o.fed_workers is not None),
+        default=math.inf,
+    )

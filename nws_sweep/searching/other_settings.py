@@ -10,7 +10,13 @@ from typing import Any
 from nws_sweep import units
 from nws_sweep.model import choice
 from nws_sweep.model.known import queue_settings
-from nws_sweep.records import DEFAULT_PREFETCH, DatasetFacts, LoaderSettings, shown
+from nws_sweep.records import (
+    DEFAULT_PREFETCH,
+    DatasetFacts,
+    LoaderSettings,
+    SearchRules,
+    shown,
+)
 from nws_sweep.searching.estimates import Estimates, estimates_of, undecided
 from nws_sweep.searching.observations import (
     Decision,
@@ -19,10 +25,15 @@ from nws_sweep.searching.observations import (
     Stop,
     Strategy,
     model_from,
+    most_fed,
 )
 
 _MOST_TIMED_S = 4.0  # of a value
-_PREDICTED = ("prefetch_factor", "in_order", "persistent_workers")
+_PREDICTED = ("prefetch_factor", "in_order", "persistent_workers", "num_workers")
+_NOT_PREDICTED = {
+    name: f"; no other {name} is predicted to be faster"
+    for name in ("prefetch_factor", "in_order", "persistent_workers")
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,13 +110,20 @@ class OtherSettingsSearch(Strategy):
     ) -> Decision:
         """Decides on the next values of the settings after num_workers, which ended for
         this reason."""
-        for name in self.rules.searched(self.base):
+        all_variants = Variants(
+            rules=self.rules,
+            base=self.base,
+            cores=self.cores,
+            start_method=self.start_method,
+            of_workers=of_workers,
+        )
+        for name in self._names():
             if name == "pin_memory" and not has_accelerator:
                 reason += "; pin_memory has no effect without an accelerator"
                 continue
-            variants = self._variants(best, name, of_workers)
+            variants = all_variants.of(name, best)
             if name in _PREDICTED:
-                variants = self._promising(best, variants, of_workers, observed)
+                variants = all_variants.promising(name, best, variants, observed)
             new = [variant for variant in variants if variant not in observed]
             if new:
                 return self._round([*_active([best], observed), *new])
@@ -117,11 +135,7 @@ class OtherSettingsSearch(Strategy):
                 return self._round(untimed)
             estimates = estimates_of(compared, self.rules.tolerance)
             if estimates is None or not variants:
-                reason += (
-                    f"; no other {name} is predicted to be faster"
-                    if name in _PREDICTED
-                    else ""
-                )
+                reason += _NOT_PREDICTED.get(name, "")
                 continue
             unclear = self._undecided(name, best, estimates, observed)
             if unclear:
@@ -133,53 +147,13 @@ class OtherSettingsSearch(Strategy):
             best = estimates.answer
         return Stop(reason=reason)
 
-    def _variants(
-        self, best: LoaderSettings, name: str, of_workers: Sequence[Observation]
-    ) -> list[LoaderSettings]:
-        """Lists the settings with other values of ``name`` to compare; empty if
-        ``name`` has no meaning."""
-        # without workers, other settings have no value
-        with_values = best if best.num_workers else self.base
-        bases = [
-            replace(with_values, num_workers=n).canonical()
-            for n in _numbers(name, best, of_workers)
-            if n in self.rules.candidates
-        ]
-        variants: list[LoaderSettings] = []
-        for settings in bases:
-            for value in _values(name, best):
-                variant = replace(settings, **{name: value}).canonical()
-                has_more = (
-                    variant.num_workers > best.num_workers
-                    and variant.queued_batches > best.queued_batches
-                )
-                is_too_large = name == "prefetch_factor" and has_more
-                if variant not in (best, *bases, *variants) and not is_too_large:
-                    variants.append(variant)
-        return variants
-
-    def _promising(
-        self,
-        best: LoaderSettings,
-        variants: list[LoaderSettings],
-        of_workers: Sequence[Observation],
-        observed: Mapping[LoaderSettings, Observation],
-    ) -> list[LoaderSettings]:
-        """Selects the variant that is predicted to save enough, if any; all variants if
-        none can be predicted."""
-        model = model_from(of_workers, self.start_method)
-        if model is None or not variants:
-            return variants
-        measured = [variant for variant in variants if variant in observed]
-        if measured:  # a later prediction does not replace them
-            return measured
-        best_s = model.cost_s(queue_settings(best, self.cores))
-        costs_s = {
-            variant: model.cost_s(queue_settings(variant, self.cores))
-            for variant in variants
-        }
-        promising = choice.promising({best: best_s}, costs_s, self.rules.tolerance)
-        return [promising] if promising else []
+    def _names(self) -> list[str]:
+        """Lists the settings to search, one after the other."""
+        names = [*self.rules.searched(self.base)]
+        if "persistent_workers" in names:
+            # More workers may be worth their start if it is shared by all epochs.
+            names.insert(names.index("persistent_workers") + 1, "num_workers")
+        return names
 
     def _undecided(
         self,
@@ -225,6 +199,101 @@ class OtherSettingsSearch(Strategy):
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variants:
+    """The settings that are compared with the best so far, setting by setting.
+
+    Attributes:
+        rules: The candidates and what is searched.
+        base: All settings but num_workers, of the program.
+        cores: CPUs that a candidate may use.
+        start_method: How workers start: fork, spawn or forkserver.
+        of_workers: The candidates of the search of num_workers.
+    """
+
+    rules: SearchRules
+    base: LoaderSettings
+    cores: float
+    start_method: str
+    of_workers: Sequence[Observation]
+
+    def of(self, name: str, best: LoaderSettings) -> list[LoaderSettings]:
+        """Lists the settings with other values of ``name`` to compare; empty if
+        ``name`` has no meaning."""
+        if name == "num_workers":
+            if not best.persistent_workers:
+                return []
+            numbers = self._numbers(name, best) - {0, best.num_workers}
+            return [best.with_workers(number) for number in sorted(numbers)]
+        # without workers, other settings have no value
+        with_values = best if best.num_workers else self.base
+        bases = [
+            replace(with_values, num_workers=n).canonical()
+            for n in self._numbers(name, best)
+            if n in self.rules.candidates
+        ]
+        variants: list[LoaderSettings] = []
+        for settings in bases:
+            for value in _values(name, best):
+                variant = replace(settings, **{name: value}).canonical()
+                has_more = (
+                    variant.num_workers > best.num_workers
+                    and variant.queued_batches > best.queued_batches
+                )
+                is_too_large = name == "prefetch_factor" and has_more
+                if variant not in (best, *bases, *variants) and not is_too_large:
+                    variants.append(variant)
+        return variants
+
+    def _numbers(self, name: str, best: LoaderSettings) -> set[int]:
+        """Lists the numbers of workers for which other values of ``name`` are
+        compared."""
+        numbers = {best.num_workers}
+        failed = [o.num_workers for o in self.of_workers if o.cost_s is None]
+        costs_s = {
+            o.settings: o.cost_s for o in self.of_workers if o.cost_s is not None
+        }
+        if name == "prefetch_factor":
+            # a longer queue may need fewer workers
+            numbers.add(best.num_workers // 2 or 1)
+            # a shorter one may have room for more
+            if failed:
+                numbers.add(2 * best.num_workers)
+        elif name == "persistent_workers":
+            # workers that start once may be worth it where others are not
+            numbers.update(settings.num_workers for settings in costs_s)
+        elif name == "num_workers":
+            most = min([*(number - 1 for number in failed), most_fed(self.of_workers)])
+            if self.rules.max_workers is None:
+                most = min(most, choice.most_workers(self.cores, costs_s))
+            fitting = [n for n in self.rules.candidates if n <= most]
+            numbers.update(choice.ladder(fitting))
+        return numbers
+
+    def promising(
+        self,
+        name: str,
+        best: LoaderSettings,
+        variants: list[LoaderSettings],
+        observed: Mapping[LoaderSettings, Observation],
+    ) -> list[LoaderSettings]:
+        """Selects the variant that is predicted to save enough, if any; all variants if
+        none can be predicted, but of num_workers none."""
+        model = model_from(self.of_workers, self.start_method)
+        if model is None or not variants:
+            return [] if name == "num_workers" else variants
+        measured = [variant for variant in variants if variant in observed]
+        if measured:  # a later prediction does not replace them
+            return measured
+        best_s = model.cost_s(queue_settings(best, self.cores))
+        costs_s = {
+            variant: model.cost_s(queue_settings(variant, self.cores))
+            for variant in variants
+        }
+        promising = choice.promising({best: best_s}, costs_s, self.rules.tolerance)
+        return [promising] if promising else []
+
+
 def _active(
     candidates: Sequence[LoaderSettings], observed: Mapping[LoaderSettings, Observation]
 ) -> list[LoaderSettings]:
@@ -252,33 +321,14 @@ def _before(first_round: float, observation: Observation) -> Observation:
 
 
 def _outcome(name: str, best: LoaderSettings, estimates: Estimates) -> str:
-    if estimates.answer == best:
+    answer = estimates.answer
+    if answer == best:
         return f"; no other {name} is faster"
-    saved = units.share(
-        1 - estimates.costs_s[estimates.answer] / estimates.costs_s[best]
-    )
-    return f"; {name}={shown(getattr(estimates.answer, name))} takes {saved} less time"
-
-
-def _numbers(
-    name: str, best: LoaderSettings, of_workers: Sequence[Observation]
-) -> set[int]:
-    """Lists the numbers of workers for which other values of ``name`` are compared."""
-    numbers = {best.num_workers}
-    if name == "prefetch_factor":
-        # a longer queue may need fewer workers
-        numbers.add(best.num_workers // 2 or 1)
-        # a shorter one may have room for more
-        if any(observation.cost_s is None for observation in of_workers):
-            numbers.add(2 * best.num_workers)
-    elif name == "persistent_workers":
-        # workers that start once may be worth it where others are not
-        numbers.update(
-            observation.num_workers
-            for observation in of_workers
-            if observation.cost_s is not None
-        )
-    return numbers
+    saved = units.share(1 - estimates.costs_s[answer] / estimates.costs_s[best])
+    other = f"{name}={shown(getattr(answer, name))}"
+    if name != "num_workers" and answer.num_workers != best.num_workers:
+        other = f"num_workers={answer.num_workers} {other}"
+    return f"; {other} takes {saved} less time"
 
 
 def _values(name: str, settings: LoaderSettings) -> tuple[Any, ...]:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from nws_sweep.model.known import queue_settings
+from nws_sweep.model.queue import QueueSettings
 from nws_sweep.records import STRATEGIES, LoaderSettings, MeasureRules, SearchRules
 from nws_sweep.searching import other_settings
 from nws_sweep.searching.estimates import estimates_of
@@ -301,6 +303,45 @@ def test_the_best_predicted_value_is_measured_until_a_round_confirms_it(
     assert search.decide([best]) == Stop(
         reason="all 1 candidates were measured; no other prefetch_factor is predicted to be faster"
     )
+
+
+def test_more_workers_that_start_once_are_tried_where_their_start_was_too_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Workers that start in each epoch are the best at 4; those that persist, at 16."""
+
+    def cost_s(queue: QueueSettings) -> float:
+        start_s = 0.0 if queue.persistent_workers else 0.05 * queue.num_workers
+        return 1.0 / min(16, max(1, queue.num_workers)) + start_s
+
+    model = SimpleNamespace(cost_s=cost_s)
+    monkeypatch.setattr(other_settings, "model_from", lambda *_: model)
+    rules = search_rules(tuple(range(33)), settings=("persistent_workers",))
+    workers: Any = SimpleNamespace(decide=lambda *_: Stop(reason="4 is the fastest"))
+    search = OtherSettingsSearch(
+        rules=rules, measure=MeasureRules(windows=1, precision=10.0), base=BASE,
+        workers=workers, cores=2.0, start_method="fork",
+    )  # fmt: skip
+
+    def timed(settings: LoaderSettings, first: int) -> Observation:
+        """In six rounds, of which the first has this number."""
+        pace_s = cost_s(queue_settings(settings, 2.0))
+        rounds = dict.fromkeys(range(first, first + 6), pace_s)
+        return replace(by_rounds(settings, pace_s), paces_s=rounds)
+
+    measured = [timed(BASE.with_workers(number), 0) for number in (0, 2, 4, 8)]
+    persistent = replace(BASE, persistent_workers=True)
+    eight, sixteen = persistent.with_workers(8), persistent.with_workers(16)
+    first = search.decide(measured)
+    assert isinstance(first, Round)
+    assert first.candidates == (BASE.with_workers(4), eight)
+    measured.append(timed(eight, 6))
+    second = search.decide(measured)
+    assert isinstance(second, Round)
+    assert second.candidates == (eight, sixteen)
+    stopped = search.decide([*measured, timed(sixteen, 12)])
+    assert isinstance(stopped, Stop)
+    assert stopped.reason.endswith("num_workers=16 takes 50 % less time")
 
 
 def test_workers_that_start_once_are_predicted_with_each_number_that_was_measured(
