@@ -98,7 +98,7 @@ def sweep(arguments: Sequence[str]) -> int:
     from nws_sweep.config.hydra_errors import explain, require_flags
     from nws_sweep.hydra_app import app
 
-    require_flags(arguments)
+    require_flags(arguments, {*COMMANDS, *programs.COMMANDS})
     try:
         return app.run()
     except SystemExit as stop:

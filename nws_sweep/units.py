@@ -130,8 +130,11 @@ def share(value: float | None) -> str:
 
 
 def counted(count: float, noun: str) -> str:
-    """``1 worker``, ``2 workers``, ``no workers``."""
-    return f"{format(count, 'g') if count else 'no'} {noun}{'' if count == 1 else 's'}"
+    """``1 worker``, ``2 workers``, ``no workers``, ``2 batches``."""
+    number = format(count, "g") if count else "no"
+    if count == 1:
+        return f"{number} {noun}"
+    return f"{number} {noun}{'es' if noun.endswith('ch') else 's'}"
 
 
 def number(value: float | None, uncertainty: float | None = None) -> str:

@@ -184,14 +184,6 @@ class LoaderState:
         if self.leads:
             self.announce(f"{self.configuration.columns['dataset']}: {text}")
 
-    def tell_answer(self) -> None:
-        """Says what was found, with the dataset and the place of the training loop."""
-        first, *rest = self.tuning.lines
-        name = self.configuration.columns["dataset"]
-        where = f"{name}, {self.place}" if self.place else name
-        if self.leads:
-            self.announce("\n  ".join([f"{first}   ({where})", *rest]))
-
     def lines(self) -> Sequence[str]:
         """The answer as it is shown, once the settings are decided."""
         raise NotImplementedError
@@ -210,11 +202,9 @@ class LoaderState:
             return
         if self.others is not None and self.others.leads:
             self.others.publish(Plan(self.current, reason))
-        seconds = self.times.batch_s
+        times_s = self.times.batch_s
         in_turn = [*(switch.before for switch in self.tuning.switches), self.current]
-        batch_s = tuple(
-            seconds[settings] for settings in in_turn if settings in seconds
-        )
+        batch_s = tuple(times_s[used] for used in in_turn if used in times_s)
         self.tuning = replace(
             self.tuning,
             is_decided=True,

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nws_sweep.online.answer import tell
 from nws_sweep.online.autotune import record
 from nws_sweep.online.decision import Keep
 from nws_sweep.online.observation import TrainingTrial
@@ -400,7 +401,7 @@ def test_where_the_time_goes_and_what_was_tried_follow_when_that_is_asked_for(
 
     def told(verbosity: str) -> list[str]:
         monkeypatch.setenv("NWS_SWEEP_LOG", verbosity)
-        one = tuner(announce=lines.append, on_decided=Tuner.tell_answer)
+        one = tuner(announce=lines.append, on_decided=tell)
         one.place = "train.py:40"
         one.account = account
         lines.clear()
