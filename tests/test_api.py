@@ -266,6 +266,20 @@ def test_workers_of_a_tuned_loader_do_not_draw_the_same_numbers() -> None:
     )
 
 
+@pytest.mark.usefixtures("answered")
+def test_quiet_leaves_what_tune_says_beside_its_answer_to_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "nws_sweep.report.progress")
+    monkeypatch.setenv("NWS_SWEEP_LOG", "quiet")
+    loader: DataLoader[Any] = DataLoader(Draws(np.random.RandomState(0)), batch_size=2)
+    nws_sweep.tune(loader, num_workers=[0, 2])
+    assert "workers seed the random number generators" in caplog.text
+    assert capsys.readouterr().err == ""
+
+
 class Reopened(Dataset[int]):
     """Its file is opened again where it is unpickled, but not in a forked worker."""
 

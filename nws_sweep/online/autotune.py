@@ -40,7 +40,7 @@ from nws_sweep.records import (
     Verdict,
 )
 from nws_sweep.records.result_cache import ResultStore
-from nws_sweep.report.progress import Progress, announcer
+from nws_sweep.report.progress import Progress, announcer, noter
 from nws_sweep.searching.search import new_record
 from nws_sweep.system import accelerator, host, platforms, processes, torch_internals
 from nws_sweep.trials import rank0
@@ -296,6 +296,7 @@ def tuner_of(loader: DataLoader[Any], options: AutotuneOptions) -> Tuner:
         reorders=options.watches and hasattr(loader, "in_order"),  # since torch 2.6
         once=options.once,
         announce=announcer(options.progress),
+        note=noter(options.progress),
         on_decided=answer.tell if options.watches else _conclude,
         others=Agreement(kind_of(loader))
         if rank0.has_other_ranks() and not reason

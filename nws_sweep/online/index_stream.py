@@ -83,9 +83,8 @@ class IndexStream:
         except GivenUpError:
             self.was_given_up = True
             raise
-        self._longest_s = max(
-            self._longest_s, self.sampler_clock.spent_s - spent_before_s
-        )
+        spent_s = self.sampler_clock.spent_s - spent_before_s
+        self._longest_s = max(self._longest_s, spent_s)
         self._drawn += 1
         return self.latest
 
@@ -129,9 +128,8 @@ def _nested(sampler: Any) -> Iterator[Any]:
 
 
 def _waits_for_nothing(sampler: Any) -> bool:
-    return type(sampler).__module__.startswith("torch.") or isinstance(
-        sampler, list | tuple | range
-    )
+    is_torchs = type(sampler).__module__.startswith("torch.")
+    return is_torchs or isinstance(sampler, list | tuple | range)
 
 
 def _draw_in_thread(elements: Iterator[Any]) -> "concurrent.futures.Future[Any]":

@@ -251,15 +251,15 @@ def _placed(
 
 def _as_whole_epoch(windows: Epoch) -> Window:
     """All windows of an epoch as one."""
-    overlaps_s = [window.overlap_s or (0.0,) * window.batches for window in windows]
+    overlap_s: tuple[float, ...] = ()
+    for window in windows:
+        overlap_s += window.overlap_s or (0.0,) * window.batches
     return replace(
         windows[0],
         kind=WindowKind.EPOCH,
         wait_s=tuple(wait_s for window in windows for wait_s in window.wait_s),
         step_s=tuple(step_s for window in windows for step_s in window.step_s),
-        overlap_s=tuple(itertools.chain(*overlaps_s))
-        if any(map(any, overlaps_s))
-        else (),
+        overlap_s=overlap_s if any(overlap_s) else (),
         samples=sum(window.samples for window in windows),
         end_s=windows[-1].end_s,
         records=tuple(record for window in windows for record in window.records),

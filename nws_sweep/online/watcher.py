@@ -54,12 +54,9 @@ class Watcher(Tuner):
         """Says what was found if no other loaders are seen: nothing between two epochs
         is known then."""
         latest = self.observation
-        if (
-            latest is not None
-            and self.may_change()
-            and _has_epoch(latest)
-            and not self.sees_others
-        ):
+        if latest is None or self.sees_others or not self.may_change():
+            return
+        if _has_epoch(latest):
             self._conclude(time.perf_counter())
 
     def end(self) -> None:

@@ -121,7 +121,7 @@ def tuner(
     given: dict[str, Any] = {
         "tuning": Tuning(before=base, after=base), "start": new_record(factories.configuration()), "cpus": 4.0,
         "changes_within_epochs": True, "most_workers": None, "prefetches": False, "batches_per_epoch": 1000,
-        "on_decided": lambda _: None, "announce": lambda _: None,
+        "on_decided": lambda _: None, "announce": lambda _: None, "note": lambda _: None,
     }  # fmt: skip
     made = Simulated(**{**given, **changes})
     made.batch_s, made.epochs_s = batch_s, {}
@@ -401,7 +401,7 @@ def test_where_the_time_goes_and_what_was_tried_follow_when_that_is_asked_for(
 
     def told(verbosity: str) -> list[str]:
         monkeypatch.setenv("NWS_SWEEP_LOG", verbosity)
-        one = tuner(announce=lines.append, on_decided=tell)
+        one = tuner(announce=lines.append, note=lines.append, on_decided=tell)
         one.place = "train.py:40"
         one.account = account
         lines.clear()
@@ -437,7 +437,7 @@ def test_where_the_time_goes_and_what_was_tried_follow_when_that_is_asked_for(
 def test_settings_that_no_longer_fit_are_considered_again() -> None:
     """Storage becomes slower after the choice; then the step."""
     lines: list[str] = []
-    one = tuner(2, announce=lines.append)
+    one = tuner(2, note=lines.append)
     train(one)
     first, waiting = one.current, one.waiting
     assert one.tuning.is_decided
