@@ -10,6 +10,10 @@ from typing import Any, NoReturn
 from nws_sweep import verbosity
 from nws_sweep.config.suggestions import did_you_mean, suggestion
 
+_VERBOSITY = (
+    ("-q", "--quiet", "print the first line of the answer, and errors"),
+    ("-v", "--verbose", "print details, too: those of the page of the result"),
+)
 # typed before a program
 _INTERPRETERS = ("python", "python3")
 
@@ -20,14 +24,8 @@ class OptionParser(argparse.ArgumentParser):
 
     def __init__(self, prog: str, **keywords: Any) -> None:
         super().__init__(prog, **keywords)
-        self.add_argument(
-            "-q", "--quiet", nargs=0, action=_ChooseVerbosity,
-            help="print the first line of the answer, and errors",
-        )  # fmt: skip
-        self.add_argument(
-            "-v", "--verbose", nargs=0, action=_ChooseVerbosity,
-            help="print details, too: those of the page of the result",
-        )  # fmt: skip
+        for *names, meaning in _VERBOSITY:
+            self.add_argument(*names, nargs=0, action=_ChooseVerbosity, help=meaning)
 
     def error(self, message: str) -> NoReturn:
         """Ends the program with exit status 2, and says which option may have been

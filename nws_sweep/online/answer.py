@@ -65,9 +65,8 @@ def details(state: LoaderState) -> Iterator[str]:
     if account is not None:
         yield from accounts.table(account, state.current.num_workers)
     for settings in state.trials:
-        times = state.times.of(settings)
-        if settings in times.measured:
-            yield texts.took(times, settings, state.base)
+        if settings in state.times.measured:
+            yield texts.took(state.times, settings, state.base)
 
 
 def _gain(state: LoaderState) -> str:

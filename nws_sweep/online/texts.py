@@ -32,7 +32,6 @@ def short(settings: LoaderSettings, beside: LoaderSettings) -> str:
 
 def took(times: Times, settings: LoaderSettings, beside: LoaderSettings) -> str:
     """How long it took with these settings, before others are used."""
-    times = times.of(settings)
     measured = times.measured.get(settings)
     if measured is None:
         return TOO_FEW
@@ -41,10 +40,8 @@ def took(times: Times, settings: LoaderSettings, beside: LoaderSettings) -> str:
 
 def tried(times: Times, current: LoaderSettings, decision: Try) -> str:
     """Why other settings are tried."""
-    before = took(times, current, decision.settings)
-    measured = times.measured.get(current)
-    if measured is None:
-        return before
-    predicted_s = measured.batch_s * decision.predicted_s / decision.current_s
-    after = times.of(current).text(predicted_s)
-    return f"{before}; it would take {after} (predicted)"
+    text = took(times, current, decision.settings)
+    if measured := times.measured.get(current):
+        predicted_s = measured.batch_s * decision.predicted_s / decision.current_s
+        text += f"; it would take {times.text(predicted_s)} (predicted)"
+    return text

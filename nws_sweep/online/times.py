@@ -63,12 +63,6 @@ class Times:
         """Whether some settings have whole epochs only, others a pace only."""
         return len({measured.is_of_epochs for measured in self.measured.values()}) > 1
 
-    def of(self, *settings: LoaderSettings) -> "Times":
-        """The times of these settings alone, of those that were measured."""
-        measured = self.measured
-        timed = {name: measured[name] for name in settings if name in measured}
-        return Times(timed, self.batches)
-
     @property
     def unit(self) -> str:
         """What the texts are about."""

@@ -22,7 +22,6 @@ from nws_sweep.online.situation import situation_of, workers_may_not_help
 from nws_sweep.online.times import at_the_pace, in_whole_epochs
 from nws_sweep.online.waiting import Waiting
 from nws_sweep.records import Switch
-from nws_sweep.verbosity import Verbosity
 
 
 @dataclass(eq=False)
@@ -143,7 +142,7 @@ class Tuner(LoaderState):
             self.tuning, after=plan.settings, switches=(*self.tuning.switches, switch)
         )
         since = f"from batch {batch} of epoch {plan.epoch} on"
-        if verbosity.current() is Verbosity.VERBOSE:
+        if verbosity.is_verbose():
             settings = texts.named(plan.settings, switch.before)
             self.tell(f"{settings} {since}: {plan.reason}")
         self._tell_consequences(since)
@@ -200,7 +199,7 @@ class Tuner(LoaderState):
     def lines(self) -> Sequence[str]:
         """The answer; with details if these are to be shown."""
         lines = answer_of(self).lines
-        if verbosity.current() is Verbosity.VERBOSE:
+        if verbosity.is_verbose():
             lines.extend(details(self))
         return lines
 
