@@ -94,14 +94,16 @@ def _about_key(error: Exception, overrides: Sequence[str]) -> str | None:
     if match is None:
         return None
     key = match[1]
-    typed = {override.lstrip("+").partition("=")[0]: override for override in overrides}
-    for name in typed:
+    of_keys = {
+        override.lstrip("+").partition("=")[0]: override for override in overrides
+    }
+    for name in of_keys:
         if name.startswith(f"{key}."):  # of a group that does not exist
             key = name
             break
-    override = typed.get(key)
+    override = of_keys.get(key)
     if "not in '" in text or "is not in struct" in text:
-        return f"{override or key}: {no_such_key(key)}"
+        return f"{override or key}: {_no_such_key(key)}"
     if "Missing mandatory value" in text:
         return f"{key} is missing: set {key}=VALUE"
     if override and key in RANGES:
@@ -109,7 +111,7 @@ def _about_key(error: Exception, overrides: Sequence[str]) -> str | None:
     return None
 
 
-def no_such_key(key: str) -> str:
+def _no_such_key(key: str) -> str:
     """Says that a key is unknown, and which key may have been meant."""
     if key.startswith(("dataset.", "training_step.")):
         return f"the chosen {key.partition('.')[0]} has no such argument; ++{key}=VALUE passes it anyway"

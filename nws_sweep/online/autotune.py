@@ -47,6 +47,7 @@ from nws_sweep.trials import rank0
 
 logger = logging.getLogger(__name__)
 AnyLoader = TypeVar("AnyLoader")
+Loader = TypeVar("Loader", bound=DataLoader[Any])
 
 
 def plain(loader: DataLoader[Any]) -> DataLoader[Any]:
@@ -55,13 +56,18 @@ def plain(loader: DataLoader[Any]) -> DataLoader[Any]:
 
     Attributes that have been set since ``autotune`` are in the copy too.
     """
-    copied: DataLoader[Any] = object.__new__(
-        getattr(type(loader), "_plain_class", type(loader))
-    )
-    vars(copied).update(vars(loader))
+    kind = getattr(type(loader), "_plain_class", type(loader))
+    copied: DataLoader[Any] = _copied(loader, kind)
     vars(copied).pop("_tuner", None)
-    torch_internals.forget_iterator(copied)
     loaders.leave_out_iterators(copied)
+    return copied
+
+
+def _copied(loader: DataLoader[Any], kind: type[Loader]) -> Loader:
+    """A copy of a DataLoader, of another class and without its iterator."""
+    copied = object.__new__(kind)
+    vars(copied).update(vars(loader))
+    torch_internals.forget_iterator(copied)
     return copied
 
 
@@ -267,9 +273,7 @@ def _followed(loader: AnyLoader, options: AutotuneOptions) -> AnyLoader:
 
 def _tuned(loader: DataLoader[Any], options: AutotuneOptions) -> TunedLoader:
     """A copy of a plain DataLoader, of a subclass with these options."""
-    copied = object.__new__(_tuned_class(type(loader), options))  # type: ignore[arg-type]  # a class has a hash
-    vars(copied).update(vars(loader))
-    torch_internals.forget_iterator(copied)
+    copied = _copied(loader, _tuned_class(type(loader), options))  # type: ignore[arg-type]  # a class has a hash
     loaders.renew_iterators(copied)
     return copied
 

@@ -93,8 +93,8 @@ def _refusal(state: LoaderState, batch: int) -> Callable[[LoaderSettings], str]:
     """Says why settings may not be used now; empty if they may. Looks at the machine
     when it is first called."""
     shared = functools.cache(state.shared)
-    does_not_fit = functools.cache(functools.partial(_not_fitting, state, batch))
-    return lambda settings: shared() or does_not_fit()(settings)
+    not_fitting = functools.cache(lambda: _not_fitting(state, batch))
+    return lambda settings: shared() or not_fitting()(settings)
 
 
 def _not_fitting(state: LoaderState, batch: int) -> Callable[[LoaderSettings], str]:

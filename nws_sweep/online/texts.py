@@ -10,6 +10,7 @@ from nws_sweep.records import LoaderSettings
 REPEATED = "its dataset does not read get_worker_info().num_workers, so every worker has all samples"
 NO_GAIN = f"no other setting would save {units.share(choice.PROMISING)} of the time (predicted)"
 MEASURED = "measured"
+SLOWER = "not certain: it has become slower since it was chosen"
 TOO_FEW = "too few batches were timed"
 ENDED = "not certain: training ended before more was timed"
 

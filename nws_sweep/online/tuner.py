@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from nws_sweep import verbosity
 from nws_sweep.dataloading.generators import seeding
-from nws_sweep.model import epoch_length
+from nws_sweep.model import choice, epoch_length
 from nws_sweep.online import texts
 from nws_sweep.online.answer import answer_of, details
 from nws_sweep.online.decision import Keep, Try, decide
@@ -249,7 +249,9 @@ def _reason_to_stay(state: LoaderState) -> str:
     """Why nothing else is tried, whatever is predicted; empty if something may be."""
     # they were left, and are in use again
     if any(switch.before == state.current for switch in state.switches):
-        return texts.MEASURED
+        tolerance = state.configuration.search.tolerance
+        is_best = choice.choose(state.times.batch_s, tolerance) == state.current
+        return texts.MEASURED if is_best else texts.SLOWER
     among = state.distributes_among
     if among is not None and state.current.num_workers >= among:
         return texts.REPEATED

@@ -228,6 +228,18 @@ class Timed(TrainingTrial):
         return self.trial_so_far
 
 
+def test_settings_that_were_chosen_and_have_become_slower_are_not_certain() -> None:
+    one = tuner(2)
+    one.batch_s = lambda settings: {
+        2: 0.1 if len(one.switches) == 2 else 0.04,
+        4: 0.05,
+    }[settings.num_workers]
+    assert train(one) == [(0, 100, 4), (0, 200, 2)]
+    first = one.tuning.lines[0]
+    assert first.startswith("num_workers=2   0.50")
+    assert first.endswith("; not certain: it has become slower since it was chosen")
+
+
 def test_a_change_that_is_no_better_is_undone_and_not_stored_and_no_other_is_tried() -> (
     None
 ):
