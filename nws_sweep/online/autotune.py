@@ -47,7 +47,6 @@ from nws_sweep.trials import rank0
 
 logger = logging.getLogger(__name__)
 AnyLoader = TypeVar("AnyLoader")
-Loader = TypeVar("Loader", bound=DataLoader[Any])
 
 
 def plain(loader: DataLoader[Any]) -> DataLoader[Any]:
@@ -56,18 +55,13 @@ def plain(loader: DataLoader[Any]) -> DataLoader[Any]:
 
     Attributes that have been set since ``autotune`` are in the copy too.
     """
-    kind = getattr(type(loader), "_plain_class", type(loader))
-    copied: DataLoader[Any] = _copied(loader, kind)
-    vars(copied).pop("_tuner", None)
-    loaders.leave_out_iterators(copied)
-    return copied
-
-
-def _copied(loader: DataLoader[Any], kind: type[Loader]) -> Loader:
-    """A copy of a DataLoader, of another class and without its iterator."""
-    copied = object.__new__(kind)
+    copied: DataLoader[Any] = object.__new__(
+        getattr(type(loader), "_plain_class", type(loader))
+    )
     vars(copied).update(vars(loader))
+    vars(copied).pop("_tuner", None)
     torch_internals.forget_iterator(copied)
+    loaders.leave_out_iterators(copied)
     return copied
 
 
@@ -273,7 +267,9 @@ def _followed(loader: AnyLoader, options: AutotuneOptions) -> AnyLoader:
 
 def _tuned(loader: DataLoader[Any], options: AutotuneOptions) -> TunedLoader:
     """A copy of a plain DataLoader, of a subclass with these options."""
-    copied = _copied(loader, _tuned_class(type(loader), options))  # type: ignore[arg-type]  # a class has a hash
+    copied = object.__new__(_tuned_class(type(loader), options))  # type: ignore[arg-type]  # a class has a hash
+    vars(copied).update(vars(loader))
+    torch_internals.forget_iterator(copied)
     loaders.renew_iterators(copied)
     return copied
 
