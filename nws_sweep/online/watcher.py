@@ -115,7 +115,7 @@ class Watcher(Tuner):
             answer=accounts.limit(account, part),
             why=accounts.cause(account, part),
             remedies=self._remedies(account, trial),
-            cost=f"{units.percent(watching_s / account.total_s)} of the time",
+            cost=f"{units.percent(max(0.001, watching_s / account.total_s))} of the time",
         )
         if restarts:
             often = f"{units.counted(self.time.starts, 'time')} for {units.counted(self.batches, 'batch')}"
