@@ -98,7 +98,7 @@ def sweep(arguments: Sequence[str]) -> int:
     from nws_sweep.config.hydra_errors import explain, require_flags
     from nws_sweep.hydra_app import app
 
-    require_flags(arguments)
+    require_flags(arguments, {*COMMANDS, *programs.COMMANDS})
     try:
         return app.run()
     except SystemExit as stop:
@@ -135,13 +135,8 @@ def _parser(
     if folders == ("DIR",):
         meaning += " (default: the newest)"
         parser.add_argument(
-            "dir",
-            metavar="DIR",
-            help=meaning,
-            nargs="?",
-            type=_folder_or_newest,
-            default="",
-        )
+            "dir", metavar="DIR", help=meaning, nargs="?", type=_folder_or_newest, default=""
+        )  # fmt: skip
     else:
         for name in folders:
             parser.add_argument(name.lower(), metavar=name, help=meaning, type=Path)
@@ -198,12 +193,8 @@ def best(arguments: Sequence[str]) -> int:
     _show(rendered.text)
     for line in rendered.comments:
         _note(f"# {line}")
-    return (
-        0
-        if rendered.text
-        and all(configuration.answer for configuration in summary.configurations)
-        else 1
-    )
+    has_all = all(configuration.answer for configuration in summary.configurations)
+    return 0 if rendered.text and has_all else 1
 
 
 def compare(arguments: Sequence[str]) -> int:
@@ -250,28 +241,24 @@ def select(stored: "Stored", conditions: Sequence[str]) -> "Stored":
     ConfigurationError if a condition has another form, or no configuration meets it and
     the conditions before it.
     """
+    if not conditions:
+        return stored
     runs = list(stored.runs)
     for number, condition in enumerate(conditions, 1):
         key, equals, value = condition.partition("=")
         if not key or not equals:
-            raise ConfigurationError(
-                one_line(
-                    f"--where {condition}: must be KEY=VALUE, such as batch_size=64"
-                )
-            )
+            wrong = f"--where {condition}: must be KEY=VALUE, such as batch_size=64"
+            raise ConfigurationError(one_line(wrong))
         wanted = _AS_TYPED.get(value, value)
         matching = [run for run in runs if _columns(run).get(key) == wanted]
         if not matching:
             raise _no_match(conditions[:number], runs)
         runs = matching
-    if not conditions:
-        return stored
     axes: tuple[str, ...] = ()
     if stored.is_grid:
         axes = varying_columns([run.result.configuration for run in stored.runs])
-    return replace(
-        stored, runs=tuple(runs), is_grid=stored.is_grid and len(runs) > 1, axes=axes
-    )
+    is_grid = stored.is_grid and len(runs) > 1
+    return replace(stored, runs=tuple(runs), is_grid=is_grid, axes=axes)
 
 
 def _columns(run: "StoredRun") -> dict[str, str]:
@@ -288,13 +275,12 @@ def _no_match(
     for run in runs:
         for name, value in _columns(run).items():
             values.setdefault(name, []).append(value)
-    allowed = ", ".join(
-        f"{name} ({', '.join(dict.fromkeys(texts))})" for name, texts in values.items()
-    )
     asked = " ".join(f"--where {condition}" for condition in conditions)
-    return ConfigurationError(
-        one_line(f"{asked}: no such configuration; allowed: {allowed}", 1000)
-    )
+    allowed = []
+    for name, texts in values.items():
+        allowed.append(f"{name} ({', '.join(dict.fromkeys(texts))})")
+    text = f"{asked}: no such configuration; allowed: {', '.join(allowed)}"
+    return ConfigurationError(one_line(text, 1000))
 
 
 def explain(arguments: Sequence[str]) -> int:

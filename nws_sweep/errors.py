@@ -94,11 +94,9 @@ def printable(text: str) -> str:
     >>> printable("\\x1b]0;title\\x07, two\\nlines")
     '\\\\x1b]0;title\\\\x07, two\\nlines'
     """
-    return _UNPRINTABLE.sub(_as_written, text)
-
-
-def _as_written(match: re.Match[str]) -> str:
-    return match[0].encode("unicode_escape").decode("ascii")
+    return _UNPRINTABLE.sub(
+        lambda match: match[0].encode("unicode_escape").decode("ascii"), text
+    )
 
 
 def joined_lines(text: object) -> str:

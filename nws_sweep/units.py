@@ -130,8 +130,11 @@ def share(value: float | None) -> str:
 
 
 def counted(count: float, noun: str) -> str:
-    """``1 worker``, ``2 workers``, ``no workers``."""
-    return f"{format(count, 'g') if count else 'no'} {noun}{'' if count == 1 else 's'}"
+    """``1 worker``, ``2 workers``, ``no workers``, ``2 batches``, ``2 epochs``."""
+    if count == 1:
+        return f"1 {noun}"
+    amount = format(count, "g") if count else "no"
+    return f"{amount} {noun}{'es' if noun.endswith('tch') else 's'}"
 
 
 def number(value: float | None, uncertainty: float | None = None) -> str:

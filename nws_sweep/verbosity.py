@@ -36,7 +36,7 @@ def current() -> Verbosity:
     """Returns the chosen verbosity; NORMAL, with a warning, if the variable has another
     value, since a training must not end for it."""
     try:
-        return _of_environment()
+        return check()
     except ConfigurationError as error:
         warnings.warn(f"nws_sweep: {error}", NwsSweepWarning, stacklevel=2)
         return Verbosity.NORMAL
@@ -47,9 +47,20 @@ def is_quiet() -> bool:
     return current() is Verbosity.QUIET
 
 
-def check() -> None:
-    """Raises ConfigurationError if the environment variable has another value."""
-    _of_environment()
+def is_verbose() -> bool:
+    """Whether details are printed, too."""
+    return current() is Verbosity.VERBOSE
+
+
+def check() -> Verbosity:
+    """Reads the environment variable; ConfigurationError if it has another value."""
+    value = os.environ.get(VARIABLE) or Verbosity.NORMAL.value
+    try:
+        return Verbosity(value.lower())
+    except ValueError:
+        raise ConfigurationError(
+            one_line(f"{VARIABLE}={value}: must be quiet, normal or verbose")
+        ) from None
 
 
 def choose(verbosity: Verbosity) -> None:
@@ -75,13 +86,3 @@ def take_leading_flags(arguments: Sequence[str]) -> list[str]:
     leading = list(itertools.takewhile(FLAGS.__contains__, arguments))
     take_flags(leading)
     return list(arguments[len(leading) :])
-
-
-def _of_environment() -> Verbosity:
-    value = os.environ.get(VARIABLE) or Verbosity.NORMAL.value
-    try:
-        return Verbosity(value.lower())
-    except ValueError:
-        raise ConfigurationError(
-            one_line(f"{VARIABLE}={value}: must be quiet, normal or verbose")
-        ) from None

@@ -180,7 +180,7 @@ def test_a_search_recommends_workers_and_does_not_change_the_program(
     assert [one.num_workers for one in result.trials] == [0, 2]
     assert result.stop_reason
     assert result.cost_s > 0
-    assert lines[0] == "measuring Slow with num_workers=0 to 2: at most 60 s"
+    assert lines[0] == "measuring Slow: at most 60 s"
     assert lines[-1] == result.conclusion.answer
     assert lines[-1].startswith("num_workers=2   ")
     again = small(dataset, batch_size=10, shuffle=True, settings=["prefetch_factor"])
@@ -264,6 +264,20 @@ def test_workers_of_a_tuned_loader_do_not_draw_the_same_numbers() -> None:
         lines[-1]
         == "workers seed the random number generators of the dataset (transform[0].inner.R)"
     )
+
+
+@pytest.mark.usefixtures("answered")
+def test_quiet_leaves_what_tune_says_beside_its_answer_to_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "nws_sweep.report.progress")
+    monkeypatch.setenv("NWS_SWEEP_LOG", "quiet")
+    loader: DataLoader[Any] = DataLoader(Draws(np.random.RandomState(0)), batch_size=2)
+    nws_sweep.tune(loader, num_workers=[0, 2])
+    assert "workers seed the random number generators" in caplog.text
+    assert capsys.readouterr().err == ""
 
 
 class Reopened(Dataset[int]):

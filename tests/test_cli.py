@@ -131,6 +131,10 @@ def test_a_word_that_is_no_command_is_an_error_with_what_was_meant(
     [
         (["-m"], "-m: a grid needs several values, as in nws-sweep -m batch_size=64,256"),
         (["--batch-size", "3"], "--batch-size: there is no such option; did you mean batch_size=VALUE?"),
+        (
+            ["--time-limit", "30", "search", "train.py"],
+            "--time-limit: there is no such option; did you mean `nws-sweep search --time-limit 30 train.py`?",
+        ),
         (["-x"], "-x: there is no such option; --help lists the keys"),
         (["batch_size=3", "--xyzzy"], "--xyzzy: there is no such option; --help lists the keys"),
     ],

@@ -42,6 +42,9 @@ SHOWN: Mapping[Callable[..., str], Sequence[tuple[Any, ...]]] = {
         (None, "-"), (Estimate(value=512.4, low=None, high=None, n=2), "512"),
         (Estimate(value=512.4, low=400.0, high=640.0, n=2), "510"),
     ],
+    units.counted: [
+        (1, "worker", "1 worker"), (0, "worker", "no workers"), (2, "batch", "2 batches"), (2.5, "epoch", "2.5 epochs"),
+    ],
     units.memory: [
         (None, "-"), (0, "0 B"), (999, "999 B"), (1024, "1.02 kB"), (999_400, "999 kB"), (999_900, "1.00 MB"),
         (999_999_999, "1.00 GB"), (2_500_000_000_000, "2500 GB"), (-1_500_000, "-1.50 MB"),

@@ -140,17 +140,10 @@ def announcement(loader_input: LoaderInput, start: SearchRecord) -> str:
     name = loader_input.name
     if loader_input.wrapper:
         name += f" (only the DataLoader in a {loader_input.wrapper})"
-    candidates = configuration.search.candidates
-    numbers = str(candidates[0])
-    if len(candidates) > 1:
-        numbers += f" to {candidates[-1]}"
-    at_most_s = limit_s(configuration)
-    limit = (
-        f"at most {units.duration(at_most_s)}"
-        if at_most_s < math.inf
-        else "without a time limit"
-    )
-    line = f"measuring {name} with num_workers={numbers}{configuration.rank_suffix}: {limit}"
+    at_most_s, limit = limit_s(configuration), "without a time limit"
+    if at_most_s < math.inf:
+        limit = f"at most {units.duration(at_most_s)}"
+    line = f"measuring {name}{configuration.rank_suffix}: {limit}"
     if start.measured_numbers:
         measured = ", ".join(map(str, start.measured_numbers))
         line += f"; num_workers={measured} measured at {start.started_at}, before an earlier search was ended"

@@ -2,8 +2,7 @@
 
 import copy
 import functools
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from nws_sweep.api.request import Request, TrainingStep
@@ -20,7 +19,7 @@ from nws_sweep.dataloading.inputs import (
 )
 from nws_sweep.errors import ConfigurationError, OutOfTime
 from nws_sweep.records import LoaderSettings, MeasureRules, Status, Tuning
-from nws_sweep.report.progress import Print, Progress, announcer, noter
+from nws_sweep.report.progress import Progress, announcer, noter
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.system import platforms, processes
 
@@ -97,10 +96,9 @@ def tune(  # noqa: PLR0913
             f"tune({type(loader).__name__}): must be a DataLoader or a LightningDataModule; search() takes a dataset"
         )
     make_loader = cast("Callable[[], Made]", (lambda: loader) if is_given else loader)
-    announce = announcer(progress)
 
     def unchanged(reason: str) -> Made:
-        announce(f"{reason}: the DataLoader is not changed")
+        announcer(progress)(f"{reason}: the DataLoader is not changed")
         return _with_reason(make_loader(), reason)
 
     if reason := platforms.reason_not("tuning") or processes.reason_not_starting():
@@ -115,10 +113,10 @@ def tune(  # noqa: PLR0913
     except processes.Interrupted as stop:
         # a handler of the program has taken it, for the loop that follows
         return unchanged(f"{stop} ended the search")
-    for line in result.conclusion.lines[1:]:  # the search has announced the first one
-        noter(progress)(line)
     tuned = _with_result(make_loader(), result)
-    _announce_consequences(tuned, result, announce)
+    # the search has announced the first line
+    for line in (*result.conclusion.lines[1:], *_consequences(tuned, result)):
+        noter(progress)(line)
     return tuned
 
 
@@ -131,16 +129,16 @@ def _loader_input(make_loader: Callable[[], Any], is_given: bool) -> LoaderInput
     return loader_input_of(maker, DATALOADER_DEFAULTS)
 
 
-def _announce_consequences(tuned: Any, result: SearchResult, announce: Print) -> None:
+def _consequences(tuned: Any, result: SearchResult) -> Iterator[str]:
     """Says that a loader is not changed, or that its workers seed generators of the
     dataset."""
     if is_module(tuned):
         return
     if tuned.tuning.after != result.settings:
-        announce(f"{tuned.tuning.reason}: the DataLoader is not changed")
+        yield f"{tuned.tuning.reason}: the DataLoader is not changed"
     inner = loaders.unwrapped(tuned)
     if isinstance(inner.worker_init_fn, SeededGenerators):
-        announce(generators.seeding(generators.of_loader(inner)))
+        yield generators.seeding(generators.of_loader(inner))
 
 
 def _measured(make: Callable[[], Any]) -> "DataLoader[Any]":
@@ -196,23 +194,20 @@ def _loader_of(module: Any, result: SearchResult) -> Any:
 
 
 def _tuning(result: SearchResult) -> Tuning:
-    before = result.record.configuration.loader
+    before, answer = result.record.configuration.loader, result.conclusion
     times_s = {}
     for trial in result.trials:
         if trial.measurement and trial.measurement.batch_s:
             times_s[trial.settings] = trial.measurement.batch_s.value
-    batch_s = tuple(
-        times_s[settings]
-        for settings in (before.canonical(), result.settings)
-        if settings in times_s
-    )
-    tuning = Tuning(
+    in_turn = (before.canonical(), result.settings)
+    is_measured = result.status == Status.MEASURED
+    why = answer.why or result.stop_reason
+    return Tuning(
         before=before,
         after=result.settings,
         is_decided=True,
-        batch_s=batch_s,
-        lines=tuple(result.conclusion.lines),
+        is_provisional=not is_measured,
+        reason=why if is_measured else answer.answer,
+        batch_s=tuple(times_s[settings] for settings in in_turn if settings in times_s),
+        lines=tuple(answer.lines),
     )
-    if result.status != Status.MEASURED:
-        return replace(tuning, is_provisional=True, reason=result.conclusion.answer)
-    return replace(tuning, reason=result.conclusion.why or result.stop_reason)

@@ -2,16 +2,17 @@
 been meant."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from hydra.errors import MissingConfigException, OverrideParseException
 
+from nws_sweep.config.options import typed
 from nws_sweep.config.schema import RANGES
 from nws_sweep.config.suggestions import did_you_mean, suggestion
 from nws_sweep.errors import ConfigurationError, one_line
 
-_GROUPS = ("dataset", "measure", "training_step", "paths", "experiment")
+_NAMES = (*RANGES, "dataset", "measure", "training_step", "paths", "experiment")
 # options of Hydra
 _LETTERS = ("-h", "-c", "-p", "-r", "-m", "-i")
 _FLAGS = (
@@ -34,19 +35,24 @@ def explain(error: Exception, overrides: Sequence[str] = ()) -> ConfigurationErr
     return ConfigurationError(reason or repr(error))
 
 
-def require_flags(arguments: Sequence[str]) -> None:
+def require_flags(arguments: Sequence[str], commands: Collection[str]) -> None:
     """ConfigurationError if an argument is an option that Hydra lacks, such as
-    ``--batch-size``, with the setting that was probably meant."""
+    ``--batch-size``, with what was probably meant: a setting, or an option of one of
+    the ``commands``, which stands behind it."""
     for argument in arguments:
         flag = argument.partition("=")[0]
         # Hydra accepts the first letters of an option, and a value behind a letter
-        is_known = flag.startswith(_LETTERS) or any(
-            option.startswith(flag) for option in _FLAGS
-        )
-        if flag.startswith("-") and not is_known:
-            meant = suggestion(flag, [*RANGES, *_GROUPS])
-            hint = f"did you mean {meant}=VALUE?" if meant else "--help lists the keys"
-            raise ConfigurationError(f"{flag}: there is no such option; {hint}")
+        is_known = any(option.startswith(flag) for option in _FLAGS)
+        if not flag.startswith("-") or flag.startswith(_LETTERS) or is_known:
+            continue
+        hint = "--help lists the keys"
+        if meant := suggestion(flag, _NAMES):
+            hint = f"did you mean {meant}=VALUE?"
+        for place, command in enumerate(arguments):
+            if command in commands:
+                options = (*arguments[:place], *arguments[place + 1 :])
+                hint = f"did you mean {typed(command, *options)}?"
+        raise ConfigurationError(f"{flag}: there is no such option; {hint}")
 
 
 def missing_launcher(extra: str) -> str:
@@ -59,17 +65,13 @@ def _about_override(error: Exception, overrides: Sequence[str]) -> str | None:
         return f"{error.override}: not an override; expected key=value"
     if isinstance(error, MissingConfigException) and error.options:
         return _about_option(str(error.missing_cfg_file), error.options, overrides)
-    if match := re.search(r"Could not load 'hydra/launcher/(\w+)'", str(error)):
-        return (
-            missing_launcher("slurm")
-            if match.group(1) in ("submitit_slurm", "submitit_local")
-            else None
-        )
+    if re.search(r"Could not load 'hydra/launcher/submitit_(slurm|local)'", str(error)):
+        return missing_launcher("slurm")
     if match := re.match(r"Ambiguous value for argument '(.*)'", str(error)):
-        key, _, values = match.group(1).partition("=")
+        key, _, values = match[1].partition("=")
         if key == "num_workers":
-            return f"{match.group(1)}: the candidates of a search are a list, num_workers=[{values}]"
-        return f"{match.group(1)}: several values are a grid, which needs -m"
+            return f"{match[1]}: the candidates of a search are a list, num_workers=[{values}]"
+        return f"{match[1]}: several values are a grid, which needs -m"
     return None
 
 
@@ -91,27 +93,27 @@ def _about_key(error: Exception, overrides: Sequence[str]) -> str | None:
     match = re.search(r"(?:Could not override|full_key:)\s*'?([\w./]+)'?", text)
     if match is None:
         return None
-    key = match.group(1)
-    typed = {override.lstrip("+").partition("=")[0]: override for override in overrides}
-    for name in typed:
+    key = match[1]
+    of_keys = {
+        override.lstrip("+").partition("=")[0]: override for override in overrides
+    }
+    for name in of_keys:
         if name.startswith(f"{key}."):  # of a group that does not exist
             key = name
             break
-    override = typed.get(key)
+    override = of_keys.get(key)
     if "not in '" in text or "is not in struct" in text:
-        return f"{override or key}: {no_such_key(key)}"
+        return f"{override or key}: {_no_such_key(key)}"
     if "Missing mandatory value" in text:
         return f"{key} is missing: set {key}=VALUE"
-    return (
-        f"{override}: must be {RANGES[key].text}"
-        if override and key in RANGES
-        else None
-    )
+    if override and key in RANGES:
+        return f"{override}: must be {RANGES[key].text}"
+    return None
 
 
-def no_such_key(key: str) -> str:
+def _no_such_key(key: str) -> str:
     """Says that a key is unknown, and which key may have been meant."""
     if key.startswith(("dataset.", "training_step.")):
         return f"the chosen {key.partition('.')[0]} has no such argument; ++{key}=VALUE passes it anyway"
-    meant = did_you_mean(key, [*RANGES, *_GROUPS], "--help lists the keys")
+    meant = did_you_mean(key, _NAMES, "--help lists the keys")
     return f"there is no key {key}; {meant}"

@@ -10,6 +10,10 @@ from typing import Any, NoReturn
 from nws_sweep import verbosity
 from nws_sweep.config.suggestions import did_you_mean, suggestion
 
+_VERBOSITY = (
+    ("-q", "--quiet", "print the first line of the answer, and errors"),
+    ("-v", "--verbose", "print details, too: those of the page of the result"),
+)
 # typed before a program
 _INTERPRETERS = ("python", "python3")
 
@@ -20,14 +24,8 @@ class OptionParser(argparse.ArgumentParser):
 
     def __init__(self, prog: str, **keywords: Any) -> None:
         super().__init__(prog, **keywords)
-        self.add_argument(
-            "-q", "--quiet", nargs=0, action=_ChooseVerbosity,
-            help="print the first line of the answer, and errors",
-        )  # fmt: skip
-        self.add_argument(
-            "-v", "--verbose", nargs=0, action=_ChooseVerbosity,
-            help="print details, too: those of the page of the result",
-        )  # fmt: skip
+        for *names, meaning in _VERBOSITY:
+            self.add_argument(*names, nargs=0, action=_ChooseVerbosity, help=meaning)
 
     def error(self, message: str) -> NoReturn:
         """Ends the program with exit status 2, and says which option may have been
@@ -36,6 +34,10 @@ class OptionParser(argparse.ArgumentParser):
         if match := re.match(r"unrecognized arguments: (--[\w-]+)", message):
             meant = did_you_mean(match[1], self._option_string_actions, meant)
         self.exit(2, f"{self.prog}: {message}; {meant}\n")
+
+    def has(self, option: str) -> bool:
+        """Whether it is an option."""
+        return option in self._option_string_actions
 
 
 class _ChooseVerbosity(argparse.Action):
@@ -69,20 +71,25 @@ def no_such_command(
 
     name, *rest = arguments
     meant = suggestion(name, [*of_programs, *commands])
+    wrong = f"{name}: neither a command nor key=value"
     if Path(name).is_dir():
-        wanted = [["report", *arguments]]
-        wanted.append(["dataset=image_folder", f"dataset.root={name}", *rest])
-    elif name in _INTERPRETERS:
-        wanted = [["search", *rest]]
+        images = typed("dataset=image_folder", f"dataset.root={name}", *rest)
+        return f"{wrong}; did you mean {typed('report', *arguments)} or {images}?"
+    if name in _INTERPRETERS:
+        wanted = ["search", *rest]
     elif name.endswith(".py") or Path(name).is_file():
-        wanted = [["search", *arguments]]
+        wanted = ["search", *arguments]
     elif name in RANGES:
-        wanted = [[f"{name}={rest[0] if rest else 'VALUE'}", *rest[1:]]]
+        wanted = [f"{name}={rest[0] if rest else 'VALUE'}", *rest[1:]]
     elif meant:
-        wanted = [[meant, *rest]]
+        wanted = [meant, *rest]
     else:
-        return f"{name}: neither a command nor key=value; --help lists them"
-    if len(wanted[0]) == 1 and wanted[0][0] in of_programs:
-        wanted[0].append("train.py")
-    commands = (f"`{shlex.join(['nws-sweep', *words])}`" for words in wanted)
-    return f"{name}: neither a command nor key=value; did you mean {' or '.join(commands)}?"
+        return f"{wrong}; --help lists them"
+    if len(wanted) == 1 and wanted[0] in of_programs:
+        wanted.append("train.py")
+    return f"{wrong}; did you mean {typed(*wanted)}?"
+
+
+def typed(*arguments: str) -> str:
+    """Writes a command as it is typed: what may have been meant."""
+    return f"`{shlex.join(['nws-sweep', *arguments])}`"

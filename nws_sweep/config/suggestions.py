@@ -2,58 +2,41 @@
 key, an argument or an attribute."""
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
-# Words of DataLoader, optuna, Keras, Lightning and pandas, and what they are called
+# Words of DataLoader, optuna, Keras, Lightning and pandas behind what they are called
 # here, the likeliest first: where a word was typed, only some of the names exist.
-_SYNONYMS: Mapping[str, tuple[str, ...]] = {
-    # arguments, keys and options
-    "batch": ("batch_size",), "bs": ("batch_size",),
-    "budget": ("time_limit_s", "time_limit"), "budget_s": ("time_limit_s", "time_limit"),
-    "cache": ("reuse",),
-    "candidates": ("num_workers", "max_workers"),
-    "data": ("dataset", "loader"), "dataloader": ("dataset", "loader"),
-    "devices": ("ranks",),
-    "ds": ("dataset",),
-    "epochs": ("measure",), "max_epochs": ("measure",),
-    "jobs": ("num_workers", "max_workers"), "n_jobs": ("num_workers", "max_workers"),
-    "loader": ("dataset",),
-    "max_num_workers": ("max_workers",),
-    "max_queue_size": ("prefetch_factor",), "prefetch": ("prefetch_factor",),
-    "max_time": ("time_limit_s", "time_limit"),
-    "n_trials": ("num_workers", "max_workers"),
-    "n_workers": ("num_workers", "max_workers"),
-    "progress_bar": ("progress",), "show_progress_bar": ("progress",),
-    "quiet": ("progress",), "silent": ("progress",),
-    "verbose": ("progress",), "verbosity": ("progress",),
-    "step": ("training_step",),
-    "time_limit": ("time_limit_s",), "timeout": ("time_limit_s", "time_limit"),
-    "workers": ("num_workers", "max_workers"),
-    "world_size": ("ranks",),
-    # commands and functions
-    "benchmark": ("search",), "find": ("search",), "measure": ("search",),
-    "optimize": ("search",), "run": ("search",), "start": ("search",),
-    "tune": ("search",),
-    "num_workers": ("search", "best_params"),
-    "diff": ("compare",),
-    "grid": ("sweep", "search"), "grid_search": ("sweep", "search"),
-    "sweep": ("search",),
-    "monitor": ("watch",),
-    "profile": ("explain",),
-    "show": ("report",), "view": ("report",), "html": ("report",),
-    "simulate": ("predict",),
-    # attributes of results
-    "best": ("best_params", "search"), "params": ("best_params", "settings"),
-    "batch_size": ("best_params",), "pin_memory": ("best_params",),
-    "persistent_workers": ("best_params",), "prefetch_factor": ("best_params",),
-    "bottleneck": ("diagnosis",), "bottlenecks": ("diagnosis", "explain"),
-    "dataframe": ("to_frame",), "df": ("to_frame",), "pandas": ("to_frame",),
-    "trials_dataframe": ("to_frame",),
-    "json": ("to_dict",), "value": ("to_dict",),
-    "kwargs": ("loader_kwargs",),
-    "trial": ("trials",),
-    "time": ("cost_s",), "seconds": ("cost_s",),
-}  # fmt: skip
+_WORDS = """
+batch_size: batch bs
+dataset loader: data dataloader ds loader
+max_workers: max_num_workers
+measure: epochs max_epochs
+num_workers max_workers: candidates jobs n_jobs n_trials n_workers workers
+prefetch_factor: max_queue_size prefetch
+progress: progress_bar quiet show_progress_bar silent verbose verbosity
+ranks: devices world_size
+reuse: cache
+time_limit_s time_limit: budget budget_s max_time time_limit timeout
+training_step: step
+
+compare: diff
+explain: profile
+predict: simulate
+report: html show view
+sweep: grid grid_search
+search: benchmark find grid grid_search measure num_workers optimize run start sweep tune
+watch: monitor
+
+best_params: batch_size best num_workers params persistent_workers pin_memory prefetch_factor
+search: best
+settings: params
+cost_s: seconds time
+diagnosis explain: bottleneck bottlenecks
+loader_kwargs: kwargs
+to_dict: json value
+to_frame: dataframe df pandas trials_dataframe
+trials: trial
+"""
 # what people put before a noun: best_num_workers, to_pandas, find_num_workers
 _PREFIXES = ("find_", "get_", "tune_", "optimal_", "best_", "to_", "as_")
 
@@ -63,7 +46,7 @@ def suggestion(name: str, names: Iterable[str]) -> str:
     near."""
     existing = {_word(candidate): candidate for candidate in names}
     for word in _shortened(_word(name)):
-        for meaning in (word, *_SYNONYMS.get(word, ())):
+        for meaning in (word, *_meanings(word)):
             if meaning in existing:
                 return existing[meaning]
     close = difflib.get_close_matches(_word(name), existing, n=1)
@@ -74,6 +57,13 @@ def did_you_mean(name: str, names: Iterable[str], otherwise: str) -> str:
     """Asks whether another name was meant; ``otherwise`` if none is near."""
     meant = suggestion(name, names)
     return f"did you mean {meant}?" if meant else otherwise
+
+
+def _meanings(word: str) -> Iterator[str]:
+    for line in _WORDS.splitlines():
+        names, _, words = line.partition(":")
+        if word in words.split():
+            yield from names.split()
 
 
 def _word(name: str) -> str:

@@ -26,7 +26,6 @@ from nws_sweep.records import SearchRecord, Trial
 from nws_sweep.report import snippets
 from nws_sweep.report.progress_bar import time_left
 from nws_sweep.system import streams
-from nws_sweep.verbosity import Verbosity
 
 # Wide enough for the table of best settings.
 _PLAIN_WIDTH = 160
@@ -168,7 +167,7 @@ class View:
         for part in _answer(summary):
             self._print_part(part)
         self._say_failures(summary)
-        if verbosity.current() is Verbosity.VERBOSE:
+        if verbosity.is_verbose():
             self._console.print()
             for line in snippets.details(summary):
                 self._print(line)

@@ -1,10 +1,11 @@
 """The answer of a tuned loader: its settings, their gain, where the time goes, and what
-to change next."""
+to change next; and how it is said."""
 
 import math
 from collections.abc import Iterator
 from dataclasses import replace
 
+from nws_sweep import units
 from nws_sweep.analysis import accounts
 from nws_sweep.analysis.answers import Answer
 from nws_sweep.analysis.time_ratios import Ratio, times_of
@@ -15,21 +16,28 @@ from nws_sweep.records import Account, LoaderSettings
 from nws_sweep.system import accelerator
 
 
+def tell(state: LoaderState) -> None:
+    """Says what was found, with the dataset and the place of the training loop."""
+    first, *rest = state.tuning.lines
+    where = filter(None, (state.configuration.columns["dataset"], state.place))
+    if state.leads:
+        state.announce("\n  ".join([f"{first}   ({', '.join(where)})", *rest]))
+
+
 def answer_of(state: LoaderState) -> Answer:
     """The answer once the settings are decided."""
-    settings = texts.named(state.current, state.base)
     gain, reason = _gain(state), state.tuning.reason
     if gain and reason == texts.MEASURED:
         reason = ""
     text = "; ".join(filter(None, (gain, reason)))
+    first = f"{texts.named(state.current, state.base)}   {text}"
+    answer = Answer(answer=first, cost=_cost(state))
     account = account_of(state)
-    answer = Answer(answer=f"{settings}   {text}", cost=_cost(state))
     if account is None:
         return answer
-    largest = next(iter(account.seconds))
     return replace(
         answer,
-        why=accounts.cause(account, largest),
+        why=accounts.cause(account, next(iter(account.seconds))),
         remedies=accounts.remedies(account, state.current, is_remade=state.is_remade),
     )
 
@@ -57,9 +65,8 @@ def details(state: LoaderState) -> Iterator[str]:
     if account is not None:
         yield from accounts.table(account, state.current.num_workers)
     for settings in state.trials:
-        times = state.times.of(settings)
-        if settings in times.measured:
-            yield texts.took(times, settings, state.base)
+        if settings in state.times.measured:
+            yield texts.took(state.times, settings, state.base)
 
 
 def _gain(state: LoaderState) -> str:
@@ -84,15 +91,11 @@ def _gain(state: LoaderState) -> str:
 def _ratio(state: LoaderState, compared: LoaderSettings) -> Ratio:
     """The time with other settings / the time with those in use; the interval is that
     of paces, epochs have none."""
-    measured = state.times.measured
-    value = measured[compared].batch_s / measured[state.current].batch_s
+    before, after = (state.times.measured[name] for name in (compared, state.current))
     times = times_of(state.trials[state.current], state.trials[compared])
-    is_of_epochs = (
-        measured[compared].is_of_epochs or measured[state.current].is_of_epochs
-    )
-    if times is None or is_of_epochs:
-        return Ratio(value=value, half_width=None)
-    return Ratio(value=value, half_width=times.ratio.half_width)
+    if times is None or before.is_of_epochs or after.is_of_epochs:
+        return Ratio(value=before.batch_s / after.batch_s, half_width=None)
+    return times.ratio
 
 
 def _cost(state: LoaderState) -> str:
@@ -101,7 +104,6 @@ def _cost(state: LoaderState) -> str:
         return ""
     length = state.batches_per_epoch
     if length and state.batches >= length:
-        epochs = f"{state.batches / length:.2g}"
-        return f"found in {epochs} epoch{'s' * (epochs != '1')} of training"
-    batches = f"{state.batches} batch{'es' * (state.batches != 1)}"
-    return f"found in {batches} of training"
+        epochs = float(f"{state.batches / length:.2g}")
+        return f"{units.counted(epochs, 'epoch')} of training"
+    return f"{units.counted(state.batches, 'batch')} of training"

@@ -23,7 +23,7 @@ from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
 from nws_sweep.dataloading.pickling import placeholder
 from nws_sweep.errors import one_line
 from nws_sweep.model import choice
-from nws_sweep.online import safeguards
+from nws_sweep.online import answer, safeguards
 from nws_sweep.online.iterator import TunedIterator
 from nws_sweep.online.plan import Agreement, kind_of
 from nws_sweep.online.tuner import Tuner
@@ -40,7 +40,7 @@ from nws_sweep.records import (
     Verdict,
 )
 from nws_sweep.records.result_cache import ResultStore
-from nws_sweep.report.progress import Progress, announcer
+from nws_sweep.report.progress import Progress, announcer, noter
 from nws_sweep.searching.search import new_record
 from nws_sweep.system import accelerator, host, platforms, processes, torch_internals
 from nws_sweep.trials import rank0
@@ -58,9 +58,8 @@ def plain(loader: DataLoader[Any]) -> DataLoader[Any]:
     copied: DataLoader[Any] = object.__new__(
         getattr(type(loader), "_plain_class", type(loader))
     )
-    vars(copied).update(
-        {name: value for name, value in vars(loader).items() if name != "_tuner"}
-    )
+    vars(copied).update(vars(loader))
+    vars(copied).pop("_tuner", None)
     torch_internals.forget_iterator(copied)
     loaders.leave_out_iterators(copied)
     return copied
@@ -297,7 +296,8 @@ def tuner_of(loader: DataLoader[Any], options: AutotuneOptions) -> Tuner:
         reorders=options.watches and hasattr(loader, "in_order"),  # since torch 2.6
         once=options.once,
         announce=announcer(options.progress),
-        on_decided=Watcher.tell_answer if options.watches else _conclude,
+        note=noter(options.progress),
+        on_decided=answer.tell if options.watches else _conclude,
         others=Agreement(kind_of(loader))
         if rank0.has_other_ranks() and not reason
         else None,
@@ -333,17 +333,17 @@ def _earlier_answer(
     earlier = ResultStore().find(configuration, host.describe(), options.reuse)
     if earlier is None or earlier.verdict is None:
         return None
-    answer = earlier.verdict.recommended
-    if answer == base:
-        return answer
-    most_workers = options.max_workers
-    if most_workers is not None and answer.num_workers > max(
+    settings = earlier.verdict.recommended
+    workers, most_workers = settings.num_workers, options.max_workers
+    is_too_many = most_workers is not None and workers > max(
         most_workers, base.num_workers
-    ):
+    )
+    has_others = not searched and settings.differing(base.with_workers(workers))
+    if settings == base:
+        return settings
+    if is_too_many or has_others or sharing.reason_against_workers(loader):
         return None
-    if not searched and answer.differing(base.with_workers(answer.num_workers)):
-        return None
-    return None if sharing.reason_against_workers(loader) else answer
+    return settings
 
 
 def _reason_to_stay(loader: DataLoader[Any], base: LoaderSettings) -> str:
@@ -396,10 +396,9 @@ def _changes_within_epochs(loader: DataLoader[Any]) -> bool:
     which register destructors under a lock of glibc (ultralytics/ultralytics#26085,
     pytorch/pytorch#130610). A change begins after batches that the thread has pinned.
     """
-    is_fixed = isinstance(
-        loader.dataset, IterableDataset | MapDataPipe
-    ) or torch_internals.makes_own_iterators(loader)
-    return not is_fixed
+    if torch_internals.makes_own_iterators(loader):
+        return False
+    return not isinstance(loader.dataset, IterableDataset | MapDataPipe)
 
 
 def batches_of(loader: DataLoader[Any]) -> int | None:
@@ -415,7 +414,7 @@ def batches_of(loader: DataLoader[Any]) -> int | None:
 def _conclude(tuner: Tuner) -> None:
     """Says what was found, and stores it for the next training run; of several ranks,
     rank 0 does."""
-    tuner.tell_answer()
+    answer.tell(tuner)
     if tuner.trials and tuner.leads:
         ResultStore().add(record(tuner))
 
@@ -423,12 +422,10 @@ def _conclude(tuner: Tuner) -> None:
 def record(tuner: Tuner) -> SearchRecord:
     """What a tuner has found, as the record of a search; provisional unless the
     settings in use were timed."""
-    costs_s, after = tuner.times.batch_s, tuner.tuning.after
-    settings = (
-        choice.choose(costs_s, tuner.configuration.search.tolerance)
-        if costs_s
-        else after
-    )
+    costs_s = tuner.times.batch_s
+    settings = after = tuner.tuning.after
+    if costs_s:
+        settings = choice.choose(costs_s, tuner.configuration.search.tolerance)
     verdict = Verdict(
         recommended=settings,
         fastest=min(costs_s, key=costs_s.__getitem__, default=settings),

@@ -6,7 +6,7 @@ tried, as long as predictions come true. Predictions are compared with predictio
 since those of measured settings agree with their measurements as far as noise allows.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from nws_sweep.model import choice
@@ -115,9 +115,8 @@ def _promising(situation: Situation, *, must_fit: bool) -> LoaderSettings | None
         if must_fit and situation.refusal(settings):
             return None
         predicted_s = situation.predict_s(settings)
-        return (
-            None if predicted_s > most_s and situation.must_save_time else predicted_s
-        )
+        saves_none = situation.must_save_time and predicted_s > most_s
+        return None if saves_none else predicted_s
 
     candidates = [
         _with_queue(base, number, base.prefetched) for number in situation.workers
@@ -134,39 +133,26 @@ def _promising(situation: Situation, *, must_fit: bool) -> LoaderSettings | None
     better = choice.promising(measured_s, predicted_s, tolerance)
     if better or not situation.prefetches or not best.num_workers:
         return better
-    untried = [
-        settings
-        for settings in _other_queues(best, situation.workers)
-        if settings not in measured_s
-    ]
-    queues_s = {
-        settings: costs_s
-        for settings in untried
-        if (costs_s := cost_s(settings)) is not None
-    }
+    queues_s = {}
+    for settings in _other_queues(best, situation.workers):
+        queue_s = cost_s(settings)
+        if settings not in measured_s and queue_s is not None:
+            queues_s[settings] = queue_s
     return choice.promising({best: measured_s[best]}, queues_s, tolerance)
 
 
-def _other_queues(best: LoaderSettings, workers: range) -> list[LoaderSettings]:
+def _other_queues(best: LoaderSettings, workers: range) -> Iterator[LoaderSettings]:
     """Settings with another length of the queue: a longer queue may need fewer workers,
     a shorter one allow more."""
-    numbers = {best.num_workers, best.num_workers // 2 or 1, 2 * best.num_workers} & {
-        *workers
-    }
-    factors = [
-        factor for factor in choice.PREFETCH_FACTORS if factor != best.prefetched
-    ]
-    queues = [
-        _with_queue(best, number, factor)
-        for factor in factors
-        for number in sorted(numbers)
-    ]
-    return [
-        settings
-        for settings in queues
-        if settings.num_workers <= best.num_workers
-        or settings.queued_batches <= best.queued_batches
-    ]
+    number = best.num_workers
+    numbers = {number, number // 2 or 1, 2 * number} & {*workers}
+    for factor in choice.PREFETCH_FACTORS:
+        for workers_of_queue in sorted(numbers):
+            settings = _with_queue(best, workers_of_queue, factor)
+            is_longer = settings.queued_batches > best.queued_batches
+            has_more = workers_of_queue > number
+            if factor != best.prefetched and not (is_longer and has_more):
+                yield settings
 
 
 def _with_queue(

@@ -83,9 +83,8 @@ class IndexStream:
         except GivenUpError:
             self.was_given_up = True
             raise
-        self._longest_s = max(
-            self._longest_s, self.sampler_clock.spent_s - spent_before_s
-        )
+        spent_s = self.sampler_clock.spent_s - spent_before_s
+        self._longest_s = max(self._longest_s, spent_s)
         self._drawn += 1
         return self.latest
 
@@ -106,7 +105,14 @@ class IndexStream:
 
     @functools.cached_property
     def _may_wait(self) -> bool:
-        return not all(map(_waits_for_nothing, _nested(self._sampler)))
+        """Whether the sampler, or a sampler that it draws from, may wait."""
+        sampler = self._sampler
+        while sampler is not None:
+            is_torchs = type(sampler).__module__.startswith("torch.")
+            if not is_torchs and not isinstance(sampler, list | tuple | range):
+                return True
+            sampler = getattr(sampler, "sampler", None)
+        return False
 
     def _next(self, limit_s: float | None) -> Any:
         if limit_s is None and self._drawing is None:
@@ -119,19 +125,6 @@ class IndexStream:
             raise GivenUpError
         drawing, self._drawing = self._drawing, None
         return drawing.result()
-
-
-def _nested(sampler: Any) -> Iterator[Any]:
-    """A sampler and those that it draws from."""
-    while sampler is not None:
-        yield sampler
-        sampler = getattr(sampler, "sampler", None)
-
-
-def _waits_for_nothing(sampler: Any) -> bool:
-    return type(sampler).__module__.startswith("torch.") or isinstance(
-        sampler, list | tuple | range
-    )
 
 
 def _draw_in_thread(elements: Iterator[Any]) -> "concurrent.futures.Future[Any]":

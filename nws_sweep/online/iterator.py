@@ -303,8 +303,8 @@ def _busy_share(pool: Pool, now_s: float) -> float:
     The log may have lost the records of the beginning of a long part.
     """
     records = pool.log.new() if pool.log else ()
+    if not records:
+        return 1.0
     busy_s = sum(record.ended_s - record.began_s for record in records)
-    kept_s = len(pool.pids) * (
-        now_s - min((record.began_s for record in records), default=now_s)
-    )
-    return busy_s / kept_s if kept_s else 1.0
+    since_s = now_s - min(record.began_s for record in records)
+    return busy_s / (len(pool.pids) * since_s)

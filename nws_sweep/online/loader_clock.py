@@ -103,13 +103,8 @@ class LoaderClock:
         """An iterator of this DataLoader has been called."""
         self._depth += 1
         if self._depth == 1:
-            before, self._latest = self._latest, loader
-            if (
-                before is not None
-                and before is not loader
-                and before.is_open
-                and loader.is_open
-            ):
+            before, self._latest = self._latest or loader, loader
+            if before is not loader and before.is_open and loader.is_open:
                 before.is_parallel = True
             self._pass_to(loader)
 

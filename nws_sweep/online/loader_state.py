@@ -30,7 +30,8 @@ class LoaderState:
         most_workers: Maximum number of workers; None for what fits.
         prefetches: Whether ``prefetch_factor`` may change.
         reorders: Whether ``in_order=False`` may be proposed.
-        announce: Called with lines about the loader; of several ranks, in rank 0.
+        announce: Called with the answer; of several ranks, in rank 0.
+        note: Called with lines on the way to it, in the same rank.
         on_decided: Called each time the settings are decided.
         others: The agreement with other ranks; None for a single process.
         once: Whether the settings never change once they are decided.
@@ -58,6 +59,7 @@ class LoaderState:
     most_workers: int | None
     prefetches: bool
     announce: Callable[[str], None]
+    note: Callable[[str], None]
     on_decided: Callable[[Any], None]
     cpus: float = field(default_factory=host.usable_cores)
     others: Agreement | None = None
@@ -153,12 +155,9 @@ class LoaderState:
     def epoch_of(self, settings: LoaderSettings, batch: int) -> int:
         """The first epoch that can have these settings; ``batch`` is 0 before an epoch
         begins."""
-        is_within = (
-            batch
-            and self.changes_within_epochs
-            and settings.num_workers >= self.fewest_within_epochs
-        )
-        return self.epoch + (not is_within)
+        is_within = batch and self.changes_within_epochs
+        has_enough = settings.num_workers >= self.fewest_within_epochs
+        return self.epoch + (not (is_within and has_enough))
 
     def observe(self) -> TrainingTrial | None:
         """The observation of the settings in use, which continues over epochs; None if
@@ -182,15 +181,7 @@ class LoaderState:
         """Says something about the loader, such as a change that affects more than
         speed."""
         if self.leads:
-            self.announce(f"{self.configuration.columns['dataset']}: {text}")
-
-    def tell_answer(self) -> None:
-        """Says what was found, with the dataset and the place of the training loop."""
-        first, *rest = self.tuning.lines
-        name = self.configuration.columns["dataset"]
-        where = f"{name}, {self.place}" if self.place else name
-        if self.leads:
-            self.announce("\n  ".join([f"{first}   ({where})", *rest]))
+            self.note(f"{self.configuration.columns['dataset']}: {text}")
 
     def lines(self) -> Sequence[str]:
         """The answer as it is shown, once the settings are decided."""
@@ -210,11 +201,9 @@ class LoaderState:
             return
         if self.others is not None and self.others.leads:
             self.others.publish(Plan(self.current, reason))
-        seconds = self.times.batch_s
+        times_s = self.times.batch_s
         in_turn = [*(switch.before for switch in self.tuning.switches), self.current]
-        batch_s = tuple(
-            seconds[settings] for settings in in_turn if settings in seconds
-        )
+        batch_s = tuple(times_s[used] for used in in_turn if used in times_s)
         self.tuning = replace(
             self.tuning,
             is_decided=True,

@@ -37,6 +37,9 @@ _PAUSE = 20.0
 # several at once
 _LEAST_STEP_S = 1e-3
 _LONGEST_S = 60.0  # of an observation, which records each batch
+# what the windows of an epoch have together: one after the other, and as a sum
+_JOINED = ("wait_s", "step_s", "records")
+_ADDED = ("samples", "receive_cpu_s", "receive_delay_s", "step_cpu_s", "sampler_s")
 
 
 @dataclass(eq=False)
@@ -251,24 +254,23 @@ def _placed(
 
 def _as_whole_epoch(windows: Epoch) -> Window:
     """All windows of an epoch as one."""
-    overlaps_s = [window.overlap_s or (0.0,) * window.batches for window in windows]
+    last = windows[-1]
+    overlap_s: list[float] = []
+    values: dict[str, Any] = dict.fromkeys(_JOINED, ())
+    for window in windows:
+        overlap_s += window.overlap_s or (0.0,) * window.batches
+        for name in _JOINED:
+            values[name] += getattr(window, name)
+        for name in _ADDED:
+            values[name] = values.get(name, 0) + (getattr(window, name) or 0)
     return replace(
         windows[0],
+        **values,
         kind=WindowKind.EPOCH,
-        wait_s=tuple(wait_s for window in windows for wait_s in window.wait_s),
-        step_s=tuple(step_s for window in windows for step_s in window.step_s),
-        overlap_s=tuple(itertools.chain(*overlaps_s))
-        if any(map(any, overlaps_s))
-        else (),
-        samples=sum(window.samples for window in windows),
-        end_s=windows[-1].end_s,
-        records=tuple(record for window in windows for record in window.records),
-        receive_cpu_s=sum(window.receive_cpu_s or 0.0 for window in windows),
-        receive_delay_s=sum(window.receive_delay_s for window in windows),
-        step_cpu_s=sum(window.step_cpu_s or 0.0 for window in windows),
-        sampler_s=sum(window.sampler_s for window in windows),
-        unfed_workers=windows[-1].unfed_workers,
-        worker_start=windows[-1].worker_start,
+        overlap_s=tuple(overlap_s) if any(overlap_s) else (),
+        end_s=last.end_s,
+        unfed_workers=last.unfed_workers,
+        worker_start=last.worker_start,
     )
 
 

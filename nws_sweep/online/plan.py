@@ -75,19 +75,11 @@ def kind_of(loader: DataLoader[Any]) -> str:
     inner = getattr(sampler, "sampler", sampler)
     # all ranks have the whole dataset
     is_shared = isinstance(inner, DistributedSampler)
-    parts = [
-        type(loader),
-        type(loader.dataset),
-        loader.collate_fn,
-        type(sampler),
-        type(inner),
-    ]
-    names = [
-        f"{part.__module__}.{getattr(part, '__qualname__', type(part).__qualname__)}"
-        for part in parts
-    ]
-    order = (
-        getattr(inner, "shuffle", None),
-        loaders.length(loader.dataset) if is_shared else None,
-    )
-    return "/".join(map(str, [*names, *order, loaders.settings_of(loader)]))
+    names = []
+    kinds = map(type, (loader, loader.dataset, sampler, inner))
+    for part in (*kinds, loader.collate_fn):
+        name = getattr(part, "__qualname__", type(part).__qualname__)
+        names.append(f"{part.__module__}.{name}")
+    length = loaders.length(loader.dataset) if is_shared else None
+    shuffle, settings = getattr(inner, "shuffle", None), loaders.settings_of(loader)
+    return "/".join(map(str, [*names, shuffle, length, settings]))

@@ -140,11 +140,8 @@ class Pool:
 
     @property
     def _dead(self) -> list[Any]:
-        return [
-            worker
-            for worker in torch_internals.workers(self.iterator)
-            if not worker.is_alive()
-        ]
+        workers = torch_internals.workers(self.iterator)
+        return [worker for worker in workers if not worker.is_alive()]
 
     def started_workers(self) -> int:
         """Waits until all workers can make batches; the number of them, without those
@@ -155,9 +152,9 @@ class Pool:
         """
         deadline_s = time.monotonic() + _START_WITHIN_S
         try:
-            while (
-                not self.is_ready and not self._dead and time.monotonic() < deadline_s
-            ):
+            while not self.is_ready and not self._dead:
+                if time.monotonic() >= deadline_s:
+                    break
                 time.sleep(processes.POLL_S)
         except RuntimeError:
             # raised by torch's handler of SIGCHLD for the exit of a worker
@@ -248,9 +245,6 @@ def _without_advice() -> Iterator[None]:
 def _new_generator(plain: torch.Generator) -> torch.Generator:
     """The generator of another pool: no two have the same seed by design, and nothing
     is drawn from the plain one."""
-    digest = hashlib.sha256(
-        f"{plain.initial_seed()} {next(_numbers)}".encode()
-    ).digest()
-    return torch.Generator(plain.device).manual_seed(
-        int.from_bytes(digest[:8], "little") >> 1
-    )
+    text = f"{plain.initial_seed()} {next(_numbers)}"
+    seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
+    return torch.Generator(plain.device).manual_seed(seed)

@@ -204,8 +204,9 @@ class PoolSequence:
             return False
         if failure := change.pool.failure:
             self.abandon()
+            workers = change.plan.settings.num_workers
             self._tuner.give_up(
-                f"num_workers={change.plan.settings.num_workers} could not be started: {failure}"
+                f"num_workers={workers} could not be started: {failure}"
             )
         elif change.pool.is_ready:
             self.current.feed.is_open = False

@@ -88,11 +88,9 @@ class Safeguards:
         """Whether the settings may; those of a loader that does not train, which is
         known after an epoch, do not."""
         tuner = self._tuner
-        return (
-            tuner.changes_settings
-            and not tuner.tuning.is_decided
-            and (tuner.epoch < 1 or tuner.may_change())
-        )
+        if not tuner.changes_settings or tuner.tuning.is_decided:
+            return False
+        return tuner.epoch < 1 or tuner.may_change()
 
     def _shared(self) -> str:
         return sharing.reason_against_workers(
@@ -111,16 +109,10 @@ class Safeguards:
             return bool(self._tuner.held)  # no sample has been made since
         before, self._tuner.lengths = self._tuner.lengths, self._lengths_now()
         self._tuner.looked_after = self._tuner.batches
-        changed = [
-            place
-            for place, length in self._tuner.lengths.items()
-            if before.get(place, length) != length
-        ]
-        why = (
-            f"making samples changes the dataset ({changed[0]}), which workers would not share"
-            if changed
-            else ""
-        )
+        why = ""
+        for place, length in self._tuner.lengths.items():
+            if before.get(place, length) != length:
+                why = f"making samples changes the dataset ({place}), which workers would not share"
         self._tuner.hold(why)
         return bool(why)
 
@@ -136,21 +128,16 @@ class Safeguards:
     def before_batch(self, *, is_first: bool) -> None:
         """A batch is about to be made; the first one of an epoch draws for the
         order."""
-        is_unknown = (
-            self._may_draw
-            and not self._tuner.current.num_workers
-            and not self._tuner.draws_shuffle
-        )
-        self._state = (
-            torch.default_generator.get_state() if is_unknown and not is_first else None
-        )
+        tuner, self._state = self._tuner, None
+        is_without = not tuner.current.num_workers and not is_first
+        if self._may_draw and is_without and not tuner.draws_shuffle:
+            self._state = torch.default_generator.get_state()
 
     def after_batch(self) -> None:
         """The batch has been made."""
         if self._state is not None:
-            self._tuner.draws_shuffle = not torch.equal(
-                self._state, torch.default_generator.get_state()
-            )
+            state = torch.default_generator.get_state()
+            self._tuner.draws_shuffle = not torch.equal(self._state, state)
 
 
 def _weakly(method: Callable[[], str]) -> Callable[[], str]:

@@ -54,9 +54,8 @@ def _predictor(
     trials, current, cpus = state.trials, state.current, state.cpus
     # The costs of batches do not depend on the queue: one trial for each number of
     # workers.
-    by_workers = {
-        trial.num_workers: trial for trial in (*trials.values(), trials[current])
-    }
+    by_workers = {trial.num_workers: trial for trial in trials.values()}
+    by_workers[current.num_workers] = trials[current]
     start_method = state.base.multiprocessing_context or processes.start_method()
     left = None if state.batches_per_epoch is None else state.batches_per_epoch - batch
     model = model_of([*by_workers.values()], left, cpus, start_method)
@@ -83,21 +82,19 @@ def _most_workers(state: LoaderState) -> int:
     most = state.most_workers
     if most is None:
         most = choice.most_workers(state.cpus, state.times.batch_s)
-    fed = [
-        trial.fed_workers
-        for trial in state.trials.values()
-        if trial.fed_workers is not None
-    ]
-    among = [] if state.distributes_among is None else [state.distributes_among]
-    return min([most, *fed, *among])
+    limits = [trial.fed_workers for trial in state.trials.values()]
+    for limit in (*limits, state.distributes_among):
+        if limit is not None:
+            most = min(most, limit)
+    return most
 
 
 def _refusal(state: LoaderState, batch: int) -> Callable[[LoaderSettings], str]:
     """Says why settings may not be used now; empty if they may. Looks at the machine
     when it is first called."""
     shared = functools.cache(state.shared)
-    does_not_fit = functools.cache(functools.partial(_not_fitting, state, batch))
-    return lambda settings: shared() or does_not_fit()(settings)
+    not_fitting = functools.cache(lambda: _not_fitting(state, batch))
+    return lambda settings: shared() or not_fitting()(settings)
 
 
 def _not_fitting(state: LoaderState, batch: int) -> Callable[[LoaderSettings], str]:
@@ -114,12 +111,8 @@ def _not_fitting(state: LoaderState, batch: int) -> Callable[[LoaderSettings], s
     has_ended = any(window.ended_epoch for window in state.trials[current].windows[-1:])
     # The batches in use are there now, and no longer when those of another epoch are
     # made.
-    if (
-        not batch
-        and not has_ended
-        and free.shm_bytes is not None
-        and current.num_workers
-    ):
+    is_next_epoch = not batch and not has_ended and current.num_workers
+    if is_next_epoch and free.shm_bytes is not None:
         in_use_bytes = ranks * (current.queued_batches + 1) * needs.batch_bytes
         free = replace(free, shm_bytes=free.shm_bytes + in_use_bytes)
     return lambda settings: resources.reason_not_fitting(settings, needs, free, ranks)
@@ -134,17 +127,14 @@ def workers_may_not_help(state: LoaderState) -> bool:
     without workers. The records of workers do not show by how much.
     """
     trial = state.trials[state.current]
-    if (
-        not all(settings.num_workers for settings in state.trials)
-        or trial.loop is None
-        or not trial.records
-    ):
+    if not all(settings.num_workers for settings in state.trials):
+        return False
+    if trial.loop is None or not trial.records:
         return False
     if state.times.measured[state.current].waiting_share < choice.PROMISING:
         return False
     costs = [record.cost for record in trial.records]
     making_s = statistics.fmean(cost.making_s for cost in costs)
     copying_s = statistics.fmean(cost.copy_s for cost in costs)
-    return (
-        copying_s + trial.loop.receive_s + trial.loop.receive_wait_s >= _MUCH * making_s
-    )
+    transfer_s = copying_s + trial.loop.receive_s + trial.loop.receive_wait_s
+    return transfer_s >= _MUCH * making_s

@@ -10,6 +10,7 @@ from nws_sweep.records import LoaderSettings
 REPEATED = "its dataset does not read get_worker_info().num_workers, so every worker has all samples"
 NO_GAIN = f"no other setting would save {units.share(choice.PROMISING)} of the time (predicted)"
 MEASURED = "measured"
+SLOWER = "not certain: it has become slower since it was chosen"
 TOO_FEW = "too few batches were timed"
 ENDED = "not certain: training ended before more was timed"
 
@@ -32,7 +33,6 @@ def short(settings: LoaderSettings, beside: LoaderSettings) -> str:
 
 def took(times: Times, settings: LoaderSettings, beside: LoaderSettings) -> str:
     """How long it took with these settings, before others are used."""
-    times = times.of(settings)
     measured = times.measured.get(settings)
     if measured is None:
         return TOO_FEW
@@ -41,10 +41,8 @@ def took(times: Times, settings: LoaderSettings, beside: LoaderSettings) -> str:
 
 def tried(times: Times, current: LoaderSettings, decision: Try) -> str:
     """Why other settings are tried."""
-    before = took(times, current, decision.settings)
-    measured = times.measured.get(current)
-    if measured is None:
-        return before
-    predicted_s = measured.batch_s * decision.predicted_s / decision.current_s
-    after = times.of(current).text(predicted_s)
-    return f"{before}; it would take {after} (predicted)"
+    text = took(times, current, decision.settings)
+    if measured := times.measured.get(current):
+        predicted_s = measured.batch_s * decision.predicted_s / decision.current_s
+        text += f"; it would take {times.text(predicted_s)} (predicted)"
+    return text

@@ -63,17 +63,6 @@ class Times:
         """Whether some settings have whole epochs only, others a pace only."""
         return len({measured.is_of_epochs for measured in self.measured.values()}) > 1
 
-    def of(self, *settings: LoaderSettings) -> "Times":
-        """The times of these settings alone, of those that were measured."""
-        return Times(
-            {
-                timed: self.measured[timed]
-                for timed in settings
-                if timed in self.measured
-            },
-            self.batches,
-        )
-
     @property
     def unit(self) -> str:
         """What the texts are about."""
@@ -94,20 +83,18 @@ def times_of(trials: Collection[Trial]) -> Times:
     if in_epochs := _of_all(trials, in_whole_epochs):
         lengths = {trial.batches for trial in trials}
         return Times(in_epochs, lengths.pop() if len(lengths) == 1 else None)
-    at_paces = _of_all(trials, at_the_pace)
-    return Times(at_paces or _of_all(trials, _in_epochs_or_at_the_pace))
-
-
-def _in_epochs_or_at_the_pace(trial: Trial) -> Measured | None:
-    return in_whole_epochs(trial) or at_the_pace(trial)
+    mixed = _of_all(trials, lambda trial: in_whole_epochs(trial) or at_the_pace(trial))
+    return Times(_of_all(trials, at_the_pace) or mixed)
 
 
 def _of_all(
     trials: Collection[Trial], measured_of: Callable[[Trial], Measured | None]
 ) -> Mapping[LoaderSettings, Measured]:
     """What was measured in this way, by settings; empty unless all trials were."""
-    pairs = [(trial.settings, measured_of(trial)) for trial in trials]
-    measured = {settings: figures for settings, figures in pairs if figures}
+    measured = {}
+    for trial in trials:
+        if figures := measured_of(trial):
+            measured[trial.settings] = figures
     return measured if len(measured) == len(trials) else {}
 
 
@@ -135,20 +122,11 @@ def at_the_pace(trial: Trial) -> Measured | None:
     """The figures between the start and the end of an epoch; None if no window of these
     was timed."""
     figures = trial.measurement
-    if not (
-        any(map(is_steady, trial.windows))
-        and figures
-        and figures.batch_s
-        and figures.stall_fraction is not None
-    ):
+    if figures is None or not any(map(is_steady, trial.windows)):
+        return None
+    if figures.batch_s is None or figures.stall_fraction is None:
         return None
     return Measured(figures.batch_s.value, figures.stall_fraction)
-
-
-def at_the_pace_or_in_epochs(trial: Trial) -> Measured | None:
-    """The figures of the pace, else those of whole epochs; None if neither was
-    timed."""
-    return at_the_pace(trial) or in_whole_epochs(trial)
 
 
 def is_steady(window: Window) -> bool:
@@ -191,16 +169,14 @@ def account_of_training(
         loader: What it took of them.
         others: What other DataLoaders took of them.
     """
-    in_loop_s = (
-        duration_s(windows) + sum(other.seconds for other in others) + loader.dropped_s
-    )
+    others_s = sum(other.seconds for other in others)
+    in_loop_s = duration_s(windows) + others_s + loader.dropped_s
+    receive_s = sum(window.receive_cpu_s or 0.0 for window in windows)
     account = Account(
         step_s=sum(sum(window.step_s) for window in windows),
         making_s=0.0,
         sampler_s=sum(window.sampler_s for window in windows),
-        main_s=sum(window.receive_cpu_s or 0.0 for window in windows)
-        if loader.workers
-        else 0.0,
+        main_s=receive_s if loader.workers else 0.0,
         starting_s=loader.starting_s,
         others=tuple(others),
         unseen_s=max(0.0, lasted_s - in_loop_s),

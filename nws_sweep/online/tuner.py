@@ -6,23 +6,22 @@ is followed.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from nws_sweep import verbosity
 from nws_sweep.dataloading.generators import seeding
-from nws_sweep.model import epoch_length
+from nws_sweep.model import choice, epoch_length
 from nws_sweep.online import texts
 from nws_sweep.online.answer import answer_of, details
 from nws_sweep.online.decision import Keep, Try, decide
 from nws_sweep.online.loader_state import LoaderState
 from nws_sweep.online.plan import Plan
 from nws_sweep.online.situation import situation_of, workers_may_not_help
-from nws_sweep.online.times import at_the_pace_or_in_epochs
+from nws_sweep.online.times import at_the_pace, in_whole_epochs
 from nws_sweep.online.waiting import Waiting
 from nws_sweep.records import Switch
-from nws_sweep.verbosity import Verbosity
 
 
 @dataclass(eq=False)
@@ -43,28 +42,25 @@ class Tuner(LoaderState):
         for consequence in self._consequences():
             self.tell(f"{settings} {since}: {consequence}")
 
-    def _consequences(self) -> list[str]:
-        before, after = self.base, self.current
-        if before.num_workers == after.num_workers:
-            return []
-        lines = (
-            [seeding(tuple(self.own_generators))]
-            if after.num_workers and self.own_generators
-            else []
-        )
-        if not before.num_workers and self.draws_shuffle:
-            lines.append(
-                "later epochs have a different order than without workers, since samples draw torch's random numbers"
-            )
+    def _consequences(self) -> Iterator[str]:
+        before, after = self.base.num_workers, self.current.num_workers
+        ahead = self.current.queued_batches
+        if before == after:
+            return
+        if after and self.own_generators:
+            yield seeding(tuple(self.own_generators))
+        if not before and self.draws_shuffle:
+            yield "later epochs have a different order than without workers, since samples draw torch's random numbers"
         if self.has_own_state:
-            lines.append(
+            yield (
                 "later epochs may have a different order; a state_dict() saved with "
-                f"num_workers={after.num_workers} needs this number or autotune"
+                f"num_workers={after} needs this number or autotune"
             )
-        if before.num_workers and 0 < self.endless_batches < after.queued_batches:
-            ahead = f"{after.queued_batches} batches are drawn ahead, more than an epoch of {self.endless_batches}"
-            lines.append(f"{ahead}: epochs after a reset() have another order")
-        return lines
+        if before and 0 < self.endless_batches < ahead:
+            yield (
+                f"{ahead} batches are drawn ahead, more than an epoch of {self.endless_batches}: epochs after a "
+                "reset() have another order"
+            )
 
     def plan(self, batch: int) -> Plan | None:
         """Other settings, once enough has been timed of the current ones; it may decide
@@ -146,7 +142,7 @@ class Tuner(LoaderState):
             self.tuning, after=plan.settings, switches=(*self.tuning.switches, switch)
         )
         since = f"from batch {batch} of epoch {plan.epoch} on"
-        if verbosity.current() is Verbosity.VERBOSE:
+        if verbosity.is_verbose():
             settings = texts.named(plan.settings, switch.before)
             self.tell(f"{settings} {since}: {plan.reason}")
         self._tell_consequences(since)
@@ -163,9 +159,8 @@ class Tuner(LoaderState):
         kept = [replace(latest, after=after)] if latest and is_more else []
         self.tuning = replace(self.tuning, after=after, switches=(*earlier, *kept))
         if latest and not is_more:
-            self.decide(
-                f"{workers} of {wanted} workers could make batches{f' ({why})' if why else ''}"
-            )
+            because = f" ({why})" if why else ""
+            self.decide(f"{workers} of {wanted} workers could make batches{because}")
 
     def end_epoch(self, batches: int) -> None:
         """An epoch has this many batches; of an iterable dataset it must not depend on
@@ -184,11 +179,8 @@ class Tuner(LoaderState):
         """The settings are those of the program from now on, even if others were
         decided."""
         self.waiting = None
-        self.trials = {
-            settings: trial
-            for settings, trial in self.trials.items()
-            if settings == self.base
-        }
+        for settings in {*self.trials} - {self.base}:
+            del self.trials[settings]
         self.tuning = replace(self.tuning, after=self.base, is_decided=False)
         self.decide(reason)
 
@@ -207,7 +199,7 @@ class Tuner(LoaderState):
     def lines(self) -> Sequence[str]:
         """The answer; with details if these are to be shown."""
         lines = answer_of(self).lines
-        if verbosity.current() is Verbosity.VERBOSE:
+        if verbosity.is_verbose():
             lines.extend(details(self))
         return lines
 
@@ -215,8 +207,9 @@ class Tuner(LoaderState):
         """From now on the clock around ``next`` says whether the settings still fit;
         ranks would have to agree."""
         trial = self.trials.get(self.current)
-        measured = at_the_pace_or_in_epochs(trial) if trial else None
-        if measured is not None and not self.once and self.others is None:
+        if trial is None or self.once or self.others is not None:
+            return
+        if measured := at_the_pace(trial) or in_whole_epochs(trial):
             share, workers = measured.waiting_share, self.current.num_workers
             self.waiting = Waiting(share, workers, time.perf_counter())
 
@@ -229,21 +222,18 @@ def _plan_of(state: LoaderState, batch: int) -> Plan:
     if batch and state.changes_within_epochs:
         decision = decision_for(state, batch)
         if isinstance(decision, Try):
-            return Plan(
-                decision.settings,
-                texts.tried(state.times, state.current, decision),
-                state.epoch,
-            )
+            return _trying(state, decision, state.epoch)
     if workers_may_not_help(state):
         return _without_workers(state, batch)
     decision = decision_for(state)
     if isinstance(decision, Try):
-        return Plan(
-            decision.settings,
-            texts.tried(state.times, state.current, decision),
-            state.epoch + 1,
-        )
+        return _trying(state, decision, state.epoch + 1)
     return _as_measured(state, decision, batch)
+
+
+def _trying(state: LoaderState, decision: Try, epoch: int) -> Plan:
+    reason = texts.tried(state.times, state.current, decision)
+    return Plan(decision.settings, reason, epoch)
 
 
 def decision_for(state: LoaderState, batch: int = 0) -> Try | Keep:
@@ -259,11 +249,11 @@ def _reason_to_stay(state: LoaderState) -> str:
     """Why nothing else is tried, whatever is predicted; empty if something may be."""
     # they were left, and are in use again
     if any(switch.before == state.current for switch in state.switches):
-        return texts.MEASURED
-    if (
-        state.distributes_among is not None
-        and state.current.num_workers >= state.distributes_among
-    ):
+        tolerance = state.configuration.search.tolerance
+        is_best = choice.choose(state.times.batch_s, tolerance) == state.current
+        return texts.MEASURED if is_best else texts.SLOWER
+    among = state.distributes_among
+    if among is not None and state.current.num_workers >= among:
         return texts.REPEATED
     return ""
 

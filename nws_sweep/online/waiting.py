@@ -68,22 +68,16 @@ class Waiting:
         self._waited_s = self._waited_s + wait_s
         self._longest_s = max(self._longest_s, wait_s)
         part_s = given_s - self._began_s
-        has_ended = part_s >= _PERIOD_S / _PARTS
-        return (
-            self._end_part(given_s, part_s - self._longest_s, busy())
-            if has_ended
-            else ""
-        )
+        if part_s < _PERIOD_S / _PARTS:
+            return ""
+        return self._end_part(given_s, part_s - self._longest_s, busy())
 
     def _end_part(self, now_s: float, lasted_s: float, busy: float) -> str:
         share = (self._waited_s - self._longest_s) / lasted_s if lasted_s > 0 else 0.0
         self._more = self._more + 1 if share >= self.chosen + _MARGIN else 0
-        is_idle = (
-            share <= choice.PROMISING
-            and self.num_workers > 1
-            and 2 * busy <= 1 - _MARGIN
-        )
-        self._idle = self._idle + 1 if is_idle else 0
+        is_idle = self.num_workers > 1 and 2 * busy <= 1 - _MARGIN
+        does_not_wait = share <= choice.PROMISING
+        self._idle = self._idle + 1 if is_idle and does_not_wait else 0
         self._begin_part(now_s)
         if now_s - self.decided_s < _BETWEEN_S or max(self._more, self._idle) < _PARTS:
             return ""

@@ -54,12 +54,9 @@ class Watcher(Tuner):
         """Says what was found if no other loaders are seen: nothing between two epochs
         is known then."""
         latest = self.observation
-        if (
-            latest is not None
-            and self.may_change()
-            and _has_epoch(latest)
-            and not self.sees_others
-        ):
+        if latest is None or self.sees_others or not self.may_change():
+            return
+        if _has_epoch(latest):
             self._conclude(time.perf_counter())
 
     def end(self) -> None:
@@ -103,12 +100,8 @@ class Watcher(Tuner):
         lasted_s = max(
             0.0, until_s - windows[0].began_s - observation.batches.watching_s
         )
-        return account_of_training(
-            windows,
-            lasted_s,
-            self.time,
-            self.loader_clock.since(self.others_before, self.time),
-        )
+        others = self.loader_clock.since(self.others_before, self.time)
+        return account_of_training(windows, lasted_s, self.time, others)
 
     def _answer(self, trial: Trial, watching_s: float) -> Answer:
         """What limits the training, and what to change; watching has taken some
@@ -122,19 +115,18 @@ class Watcher(Tuner):
             answer=accounts.limit(account, part),
             why=accounts.cause(account, part),
             remedies=self._remedies(account, trial),
-            cost=_cost(watching_s / account.total_s),
+            cost=f"{units.percent(max(0.001, watching_s / account.total_s))} of the time",
         )
         if restarts:
-            often = f"{units.counted(self.time.starts, 'time')} for {_batches(self.batches)}"
+            often = f"{units.counted(self.time.starts, 'time')} for {units.counted(self.batches, 'batch')}"
             keep = "keep the iterator of the DataLoader for the next batch"
             return replace(answer, why=f"{answer.why}, {often}", remedies=(keep,))
         if part is Part.MAKING:
-            return replace(answer, why=f"{answer.why}{self._detail(trial)}")
+            detail = self._uneven(trial)[0] or _dearest(trial)
+            return replace(answer, why="; ".join(filter(None, (answer.why, detail))))
         if part is None and not self.sees_others:
-            others = (
-                "nws-sweep watch PROGRAM tells other loaders from the training step"
-            )
-            return replace(answer, remedies=(others,))
+            watch = "nws-sweep watch PROGRAM tells other loaders from the training step"
+            return replace(answer, remedies=(watch,))
         return answer
 
     def _unknown(self, measured: Measured | None) -> Answer:
@@ -146,27 +138,24 @@ class Watcher(Tuner):
             why=f"{reason_not_to_know(self)}; {took}",
         )
 
-    def _detail(self, trial: Trial) -> str:
-        """Which worker or function takes most of making samples."""
+    def _uneven(self, trial: Trial) -> tuple[str, str]:
+        """Which workers have less or more to do than others, and what would help; empty
+        texts if none have."""
         if trial.fed_workers:
             fed = f"{trial.fed_workers} of {trial.num_workers}"
-            return f"; only {fed} workers had batches"
-        uneven = advice.uneven_workers(trial) if self.is_stream else ""
-        return f"; {uneven.partition(':')[0]}" if uneven else _dearest(trial)
+            return f"only {fed} workers had batches", "more shards feed more workers"
+        text = advice.uneven_workers(trial) if self.is_stream else ""
+        uneven, _, remedy = text.partition(": ")
+        return uneven, remedy
 
     def _remedies(self, account: Account, trial: Trial) -> tuple[str, ...]:
         """What to change, with what other settings are predicted to save."""
         instead = None
         part = accounts.to_change(account, self.current)
-        uneven = advice.uneven_workers(trial) if self.is_stream else ""
         waits = account.share(Part.MAKING)
-        if uneven:
+        if remedy := self._uneven(trial)[1]:
             # A prediction would have each worker make as much as the others.
-            instead = accounts.Remedy(
-                f"{uneven.rpartition(': ')[2]}: up to {{}}", waits
-            )
-        elif trial.fed_workers:
-            instead = accounts.Remedy("more shards feed more workers: up to {}", waits)
+            instead = accounts.Remedy(f"{remedy}: up to {{}}", waits)
         elif waits >= choice.PROMISING or part in (Part.MAIN, Part.STARTING):
             instead = self._predicted(account)
         return accounts.remedies(
@@ -194,18 +183,6 @@ def _has_epoch(observation: TrainingTrial) -> bool:
     return bool(observation.whole_epochs) or observation.is_long_enough
 
 
-def _cost(watching: float) -> str:
-    """The share of the time that watching takes."""
-    percent = units.percent(watching)
-    if percent == units.percent(0.0):
-        percent = "less than 0.1 %"
-    return f"{percent} of the time"
-
-
-def _batches(count: int) -> str:
-    return f"{count} batch{'es' * (count != 1)}"
-
-
 def _dearest(trial: Trial) -> str:
     """The function that takes most of a worker's time; empty if no calls were timed."""
     stages = stage_costs([trial], trial.settings.batch_size or 1, trial.num_workers)
@@ -214,4 +191,4 @@ def _dearest(trial: Trial) -> str:
     stage = stages[0]
     place = f", {stage.place}" if stage.place else ""
     larger = "; fewer and larger tensors take less" if stage.name == COPY else ""
-    return f"; most of it {stage.name} ({units.share(stage.share)}{place}){larger}"
+    return f"most of it {stage.name} ({units.share(stage.share)}{place}){larger}"

@@ -42,17 +42,18 @@ def run(arguments: Sequence[str]) -> int:
     Args:
         arguments: The command, its options, the program and the program's arguments.
     """
+    name, *rest = arguments
+    parser = parser_of(name)
     try:
-        options = parser_of(arguments[0]).parse_args(arguments[1:])
+        options = parser.parse_args(rest)
         verbosity.check()
         if not options.program:
-            name = arguments[0]
             raise ConfigurationError(
                 f"{name}: name a program, as in nws-sweep {name} train.py ARGUMENTS"
             )
         program_of = script.of_module if options.module else script.of_file
         program = program_of(options.program[0])
-        hook = _hook(arguments[0], options)
+        hook = _hook(name, options)
     except NwsSweepError as error:
         _print(str(error))
         return _WRONG_USAGE
@@ -60,13 +61,27 @@ def run(arguments: Sequence[str]) -> int:
     try:
         program.run(options.program[1:])
     except BaseException as error:
-        has_succeeded = isinstance(error, SystemExit) and not error.code
-        has_failed_search = hook.ending is not None or (has_succeeded and hook.status)
+        status = error.code if isinstance(error, SystemExit) else 1
+        if status == _WRONG_USAGE:
+            _blame_order(hook, parser, options.program[1:])
+        has_failed_search = hook.ending is not None or (not status and hook.status)
         if not has_failed_search:
             raise
     finally:
         hook.end(program.name)
     return hook.status
+
+
+def _blame_order(
+    hook: ProgramHook, parser: OptionParser, arguments: Sequence[str]
+) -> None:
+    """Has the hook say that options of ours stand before a program, which has refused
+    its arguments."""
+    for argument in arguments:
+        if parser.has(argument.partition("=")[0]):
+            hook.reason_for_none = (
+                f"options of nws-sweep, such as {argument}, stand before the program"
+            )
 
 
 def parser_of(command: str) -> OptionParser:

@@ -21,7 +21,6 @@ from nws_sweep.report.progress import Print, Progress
 # the number of a DataLoader, the class of its dataset, or None for the training
 # DataLoader
 Wanted = int | str | None
-_NOT_FOLLOWED = "fastai's, and those of processes that it starts, are not followed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +60,7 @@ class ProgramHook(abc.ABC):
     Attributes:
         ending: What ends the program; None unless a loader was searched. The program
             may catch it.
+        reason_for_none: Why it may have ended without iterating over a DataLoader.
 
     Raises:
         ConfigurationError: If the DataLoader is named by neither a number nor a class.
@@ -77,6 +77,9 @@ class ProgramHook(abc.ABC):
         # None if it has ended, or is not possible
         self._process: int | None = os.getpid()
         self.ending: SearchEnded | None = None
+        self.reason_for_none = (
+            "fastai's, and those of processes that it starts, are not followed"
+        )
 
     @property
     def status(self) -> int:
@@ -124,10 +127,8 @@ class ProgramHook(abc.ABC):
         """Says what was found; ``program`` is the name of the program."""
 
     def _say_that_none_was_seen(self, program: str) -> None:
-        nothing = (
-            f"{program} ended without iterating over a torch DataLoader in this process"
-        )
-        self._reporting.announce(f"{nothing} ({_NOT_FOLLOWED})")
+        nothing = "ended without iterating over a torch DataLoader in this process"
+        self._reporting.announce(f"{program} {nothing}: {self.reason_for_none}")
 
     def _is_wanted(self, number: int, dataset_class: str) -> bool:
         return self._wanted in (number, dataset_class)

@@ -281,20 +281,6 @@ class Tuning:
             else 1.0
         )
 
-    @property
-    def changes(self) -> str:
-        """The settings in use, and those as the program made the loader."""
-        before, after = self.before, self.after
-        values = {
-            "num_workers": (before.num_workers, after.num_workers),
-            "prefetch_factor": (before.prefetched, after.prefetched),
-        }
-        changes = [
-            f"{name}={now} instead of {then}"
-            for name, (then, now) in values.items()
-            if then != now
-        ]
-        return ", ".join(changes) or f"num_workers={after.num_workers} stays"
-
     def __str__(self) -> str:
-        return "\n".join(self.lines) or f"{self.changes}: not decided yet"
+        undecided = f"num_workers={self.after.num_workers}   not decided yet"
+        return "\n".join(self.lines) or undecided

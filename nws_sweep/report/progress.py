@@ -12,7 +12,6 @@ from nws_sweep.records import SearchRecord, Trial
 from nws_sweep.report import snippets
 from nws_sweep.report.progress_bar import NotebookBar, TerminalBar
 from nws_sweep.system import streams
-from nws_sweep.verbosity import Verbosity
 
 Print = Callable[[str], None]
 Progress = bool | Print | None  # as for ``nws_sweep.search``
@@ -55,7 +54,7 @@ class ProgressReporter:
 
     def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
         """Prints that the settings were measured, or why not, unless a bar shows it."""
-        if self._bar is None or verbosity.current() is Verbosity.VERBOSE:
+        if self._bar is None or verbosity.is_verbose():
             self.print_line(snippets.trial_line(trial, result))
 
     def search_finished(self, result: SearchRecord) -> None:
@@ -102,8 +101,7 @@ def printer_for(progress: Progress) -> Print:
         return progress
     if progress is False or _is_quiet(progress):
         return _discard
-    is_verbose = verbosity.current() is Verbosity.VERBOSE
-    if progress or is_verbose or _is_notebook() or sys.stderr.isatty():
+    if progress or verbosity.is_verbose() or _is_notebook() or sys.stderr.isatty():
         return _printer()
     return _discard
 

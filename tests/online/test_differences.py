@@ -52,7 +52,7 @@ def taken(loader: Any, epochs: int = 3) -> list[Any]:
 
 def lines_of(tuned: Any) -> list[str]:
     lines: list[str] = []
-    tuned._own_tuner().announce = lines.append
+    tuned._own_tuner().note = lines.append
     return lines
 
 

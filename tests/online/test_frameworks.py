@@ -128,7 +128,7 @@ def test_the_callback_of_lightning(
     loader = DataLoader(Numbers(), batch_size=32, shuffle=True)
     trainer.fit(module, loader, DataLoader(Numbers(), batch_size=64))
     assert each_once(module.model.seen, 2)
-    assert "nws_sweep: Numbers: num_workers=" in capsys.readouterr().err
+    assert "nws_sweep: num_workers=" in capsys.readouterr().err
     assert not isinstance(iter(loader), TunedIterator)
     module.fails = True
     with pytest.raises(ValueError, match="out of luck"):
@@ -187,7 +187,7 @@ def test_the_callback_of_transformers(
     }
     run(shown(DOCUMENT, "nws_sweep.transformers.AutoTune"), **given)["trainer"].train()
     assert each_once(model.seen, 2)
-    assert "nws_sweep: Numbers: num_workers=" in capsys.readouterr().err
+    assert "nws_sweep: num_workers=" in capsys.readouterr().err
 
 
 def test_accelerate() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nws_sweep.online.answer import tell
 from nws_sweep.online.autotune import record
 from nws_sweep.online.decision import Keep
 from nws_sweep.online.observation import TrainingTrial
@@ -120,7 +121,7 @@ def tuner(
     given: dict[str, Any] = {
         "tuning": Tuning(before=base, after=base), "start": new_record(factories.configuration()), "cpus": 4.0,
         "changes_within_epochs": True, "most_workers": None, "prefetches": False, "batches_per_epoch": 1000,
-        "on_decided": lambda _: None, "announce": lambda _: None,
+        "on_decided": lambda _: None, "announce": lambda _: None, "note": lambda _: None,
     }  # fmt: skip
     made = Simulated(**{**given, **changes})
     made.batch_s, made.epochs_s = batch_s, {}
@@ -225,6 +226,18 @@ class Timed(TrainingTrial):
 
     def trial(self, configuration: Configuration, cores: float) -> Trial:
         return self.trial_so_far
+
+
+def test_settings_that_were_chosen_and_have_become_slower_are_not_certain() -> None:
+    one = tuner(2)
+    one.batch_s = lambda settings: {
+        2: 0.1 if len(one.switches) == 2 else 0.04,
+        4: 0.05,
+    }[settings.num_workers]
+    assert train(one) == [(0, 100, 4), (0, 200, 2)]
+    first = one.tuning.lines[0]
+    assert first.startswith("num_workers=2   0.50")
+    assert first.endswith("; not certain: it has become slower since it was chosen")
 
 
 def test_a_change_that_is_no_better_is_undone_and_not_stored_and_no_other_is_tried() -> (
@@ -400,7 +413,7 @@ def test_where_the_time_goes_and_what_was_tried_follow_when_that_is_asked_for(
 
     def told(verbosity: str) -> list[str]:
         monkeypatch.setenv("NWS_SWEEP_LOG", verbosity)
-        one = tuner(announce=lines.append, on_decided=Tuner.tell_answer)
+        one = tuner(announce=lines.append, note=lines.append, on_decided=tell)
         one.place = "train.py:40"
         one.account = account
         lines.clear()
@@ -436,7 +449,7 @@ def test_where_the_time_goes_and_what_was_tried_follow_when_that_is_asked_for(
 def test_settings_that_no_longer_fit_are_considered_again() -> None:
     """Storage becomes slower after the choice; then the step."""
     lines: list[str] = []
-    one = tuner(2, announce=lines.append)
+    one = tuner(2, note=lines.append)
     train(one)
     first, waiting = one.current, one.waiting
     assert one.tuning.is_decided

@@ -274,6 +274,23 @@ def test_wrong_usage_is_a_line(
     assert capsys.readouterr().err.startswith(f"nws_sweep: {line}")
 
 
+def test_a_program_that_refuses_options_of_ours_is_told_where_they_stand(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    text = "import argparse\nargparse.ArgumentParser().parse_args()\n"
+    folder = made_up(tmp_path / "project", {"train.py": text})
+    words = ("-m", "nws_sweep", "search", "train.py")
+    done = run_python(folder, environment, *words, "--time-limit=30")
+    assert done.returncode == 2
+    *_, refused, line = done.stderr.splitlines()
+    assert refused == "train.py: error: unrecognized arguments: --time-limit=30"
+    assert line.endswith(
+        ": options of nws-sweep, such as --time-limit=30, stand before the program"
+    )
+    unknown = run_python(folder, environment, *words, "--xyzzy")
+    assert "options of nws-sweep" not in unknown.stderr
+
+
 def test_a_program_that_does_not_compile_is_a_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

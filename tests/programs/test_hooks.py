@@ -44,8 +44,8 @@ class Told:
 
 
 NONE_SEEN = (
-    "train.py ended without iterating over a torch DataLoader in this process (fastai's, and those of processes that "
-    "it starts, are not followed)"
+    "train.py ended without iterating over a torch DataLoader in this process: fastai's, and those of processes that "
+    "it starts, are not followed"
 )
 
 
