@@ -10,11 +10,12 @@ from nws_sweep.analysis import what_if
 from nws_sweep.analysis.time_ratios import ratio_of
 from nws_sweep.model import choice
 from nws_sweep.model.known import FEW_CPUS
-from nws_sweep.records import LoaderSettings, SearchRecord, Status, Trial, Verdict
-from nws_sweep.units import ROUGHLY, number, ratio, seconds
+from nws_sweep.model.time_limit import limit_s
+from nws_sweep.records import LoaderSettings, SearchRecord, Status, Trial
+from nws_sweep.units import ROUGHLY, number, seconds
 
 NOTHING_MEASURED = "nothing could be measured"
-_MOST_NAMED = 3  # settings that are as fast
+_MOST_NAMED = 3  # settings that are as fast, or how many more
 _GAP = "   "  # between the settings and what is said about them
 
 
@@ -76,11 +77,9 @@ def line_of_search(result: SearchRecord, best: Trial | None) -> str:
         return _undecided(result, best)
     gain = ", ".join(_gains(result, best))
     still_open = what_is_open(result)
+    line = settings_of(result, best)
     if status is Status.PROVISIONAL:
-        line = f"{settings_of(result, best)} so far"
-        still_open = f"not certain: {still_open}"
-    else:
-        line = settings_of(result, best)
+        line, still_open = f"{line} so far", f"not certain: {still_open}"
     return f"{line}{_GAP}{'; '.join(filter(None, (gain, still_open)))}"
 
 
@@ -93,20 +92,20 @@ def settings_of(result: SearchRecord, best: Trial) -> str:
 
 def what_is_open(result: SearchRecord) -> str:
     """Why more measuring, or another search, may change the answer; empty if nothing is
-    open."""
-    if result.verdict and result.verdict.tied:
-        return about_ties(result.verdict)
-    return result.doubt
+    open.
 
-
-def about_ties(verdict: Verdict) -> str:
-    """Names the settings that may be as fast as the recommended ones, and the time to
-    decide."""
-    chosen = verdict.recommended
+    Settings that may be as fast are named with the time to decide, unless the search
+    may not take that long.
+    """
+    verdict = result.verdict
+    if not verdict or not verdict.tied:
+        return result.doubt
     tied = sorted(verdict.tied, key=choice.size)
-    names = [_beside(chosen, settings) for settings in tied]
-    more = seconds(verdict.seconds_to_decide or 0.0, ROUGHLY)
-    return f"{_listed(names)} may be as fast, about {more} more decide"
+    names = _listed(verdict.recommended, tied, "or")
+    decide_s = verdict.seconds_to_decide or 0.0
+    if decide_s > limit_s(result.configuration):
+        return f"{names} may be as fast"
+    return f"{names} may be as fast, about {seconds(decide_s, ROUGHLY)} more decide"
 
 
 def cost_of(result: SearchRecord, best: Trial | None) -> str:
@@ -133,9 +132,9 @@ def _gains(result: SearchRecord, best: Trial) -> Iterator[str]:
     if gain:
         yield gain.as_fast_as(_beside(best.settings, baseline.settings))
     compared.remove(baseline)
-    equal = _as_fast(result, best, compared)
-    if names := [_beside(best.settings, trial.settings) for trial in equal]:
-        yield f"as fast as {_listed(names)}"
+    equal = [trial.settings for trial in _as_fast(result, best, compared)]
+    if equal:
+        yield f"as fast as {_listed(best.settings, equal, 'and')}"
 
 
 def _baseline(compared: Sequence[Trial], best: Trial) -> Trial:
@@ -172,17 +171,20 @@ def _compared(result: SearchRecord, best: Trial) -> list[Trial]:
 
 
 def _beside(best: LoaderSettings, compared: LoaderSettings) -> str:
-    """Names settings by what tells them from the best: the number of workers, if that
-    differs."""
+    """Names settings by what tells them from the best: the number of workers, or what
+    else differs."""
     if compared.num_workers != best.num_workers:
         return str(compared.num_workers)
-    return f"{compared.num_workers} {compared.differing(best)}".rstrip()
+    return compared.differing(best)
 
 
-def _listed(names: Sequence[str]) -> str:
-    distinct = [*dict.fromkeys(names)]
-    shown = ", ".join(distinct[:_MOST_NAMED])
-    return f"{shown}, ..." if len(distinct) > _MOST_NAMED else shown
+def _listed(best: LoaderSettings, compared: Sequence[LoaderSettings], last: str) -> str:
+    """Names settings as ``4, 8 or pin_memory=true``, numbers of workers first."""
+    names = [*dict.fromkeys(_beside(best, settings) for settings in compared)]
+    names.sort(key=lambda name: not name.isdigit())
+    if len(names) > _MOST_NAMED:
+        names[_MOST_NAMED - 1 :] = [f"{len(names) - _MOST_NAMED + 1} more"]
+    return f" {last} ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _undecided(result: SearchRecord, best: Trial) -> str:
@@ -194,7 +196,7 @@ def _undecided(result: SearchRecord, best: Trial) -> str:
     workers, speed_up = recorded.promising()
     if workers in result.measured_numbers:
         return f"{line}; no other is predicted to be faster"
-    times = ratio(speed_up).rstrip("x")
+    times = number(speed_up, ROUGHLY)
     return f"{line}; {workers} is predicted {times} times as fast as {best.num_workers}"
 
 
@@ -209,14 +211,11 @@ def load(results: Sequence[SearchRecord]) -> str:
     ]
     if not used or max(used) < FEW_CPUS:
         return ""
-    least, most = f"{min(used):.1f}", f"{max(used):.1f}"
-    share = (
-        f"{statistics.fmean(used):.1f}"
-        if max(used) - min(used) < FEW_CPUS
-        else f"{least} to {most}"
-    )
-    totals = sorted(
-        {result.host.usable_cores or result.host.usable_cpus for result in results}
-    )
-    cpus = f"{' or '.join(f'{total:g}' for total in totals)} CPU{'' if totals == [1] else 's'}"
+    share = f"{min(used):.1f} to {max(used):.1f}"
+    if max(used) - min(used) < FEW_CPUS:
+        share = f"{statistics.fmean(used):.1f}"
+    hosts = [result.host for result in results]
+    totals = sorted({host.usable_cores or host.usable_cpus for host in hosts})
+    numbers = " or ".join(f"{total:g}" for total in totals)
+    cpus = f"{numbers} CPU{'' if totals == [1] else 's'}"
     return f"other programs used {share} of {cpus}: measure again without them"

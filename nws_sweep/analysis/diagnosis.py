@@ -64,6 +64,13 @@ class Diagnosis:
         return self.measured.account or Account(step_s=0.0, making_s=0.0)
 
     @property
+    def batch_s(self) -> float:
+        """Seconds of a batch; 0 if unknown."""
+        if self.measured.batch_s:
+            return self.measured.batch_s.value
+        return (self.measured.step_s or 0.0) + (self.measured.wait_s or 0.0)
+
+    @property
     def is_noisy(self) -> bool:
         """Whether noise hides the bottlenecks."""
         return Bottleneck.NOISE in self.saved

@@ -3,7 +3,7 @@ and tables are rendered."""
 
 import functools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,12 +78,12 @@ class ConfigurationSummary:
         return "" if self.is_only else f"{self.label}\n"
 
     @functools.cached_property
-    def conclusions(self) -> "Conclusions":
+    def conclusions(self) -> Conclusions:
         """What the records of batches say; they are read from the disk, and not kept
         for several configurations."""
         recorded, best = self.run.recorded, self.best
         diagnosis = diagnose(recorded, best)
-        advised: Advice | None = None
+        advised = Advice()
         details: list[str] = []
         if best and diagnosis:
             stages = stages_of(recorded, best, diagnosis.replayed)
@@ -102,11 +102,11 @@ class ConfigurationSummary:
             answer=Answer(
                 answer=answers.line_of_search(recorded, best),
                 note=caveats.note(recorded, best),
-                why=advised.cause if advised else "",
-                remedies=tuple(map(str, advised.remedies)) if advised else (),
+                why=advised.cause,
+                remedies=tuple(map(str, advised.remedies)),
                 cost=answers.cost_of(recorded, best),
             ),
-            kind=(settings, *(advised.kind if advised else ())),
+            kind=(settings, *advised.kind),
             details=tuple(filter(None, details)),
             warnings=tuple(caveats.on(recorded, best, diagnosis)),
         )
@@ -136,11 +136,9 @@ class ConfigurationSummary:
     @property
     def diagnosis(self) -> Diagnosis | None:
         """The bottlenecks at the best setting; None if batches were not recorded."""
-        return (
-            self.conclusions.diagnosis
-            if self.is_only
-            else diagnose(self.run.recorded, self.best)
-        )
+        if self.is_only:
+            return self.conclusions.diagnosis
+        return diagnose(self.run.recorded, self.best)
 
     @functools.cached_property
     def stages(self) -> tuple[Stage, ...]:
@@ -180,9 +178,8 @@ class ConfigurationSummary:
     @property
     def trials(self) -> tuple[Trial, ...]:
         """All trials, ascending by num_workers."""
-        return tuple(
-            sorted(self.run.result.trials, key=lambda trial: trial.num_workers)
-        )
+        trials = self.run.result.trials
+        return tuple(sorted(trials, key=lambda trial: trial.num_workers))
 
     @property
     def worker_trials(self) -> tuple[Trial, ...]:
@@ -208,7 +205,7 @@ class Summary:
     varying: tuple[str, ...]
     searched_others: bool  # True if other settings were searched after num_workers
     warnings: tuple[str, ...]  # lines that concern all configurations
-    # a line with the reason for each trial or configuration that could not be measured
+    # a line with each reason why trials or a configuration could not be measured
     failures: tuple[str, ...]
 
     @functools.cached_property
@@ -243,24 +240,28 @@ class Summary:
     @functools.cached_property
     def distinguishing(self) -> tuple[str, ...]:
         """The varying columns, without a dataset that all configurations share."""
-        names = {
-            str(c.configuration.columns.get("dataset")) for c in self.configurations
-        }
-        return tuple(
-            name for name in self.varying if name != "dataset" or len(names) > 1
-        )
+        columns = [c.configuration.columns for c in self.configurations]
+        if len({str(values.get("dataset")) for values in columns}) > 1:
+            return self.varying
+        return tuple(name for name in self.varying if name != "dataset")
 
     @property
     def all_warnings(self) -> tuple[str, ...]:
         """Warnings of the run, then those of each configuration with its label."""
-        return (
-            *self.warnings,
-            *(
-                f"{c.label}: {line}"
-                for c in self.configurations
-                for line in c.conclusions.warnings
-            ),
-        )
+        lines = [*self.warnings]
+        for c in self.configurations:
+            lines += [f"{c.label}: {line}" for line in c.conclusions.warnings]
+        return tuple(lines)
+
+    def labelled(
+        self, lines_of: Callable[[ConfigurationSummary], Iterable[str]]
+    ) -> list[str]:
+        """The lines about all configurations; of several, with their labels."""
+        lines = []
+        for c in self.configurations:
+            label = "" if len(self.configurations) == 1 else f"{c.label}: "
+            lines += [f"{label}{line}" for line in lines_of(c)]
+        return lines
 
     @property
     def identities(self) -> tuple[str, ...]:
@@ -297,11 +298,8 @@ class Summary:
 def summarise_record(record: SearchRecord) -> Summary:
     """Summarises one search that has no folder."""
     here = Path(os.devnull)  # a folder without files
-    return summarise(
-        Stored(
-            folder=here, is_grid=False, runs=(StoredRun(folder=here, result=record),)
-        )
-    )
+    runs = (StoredRun(folder=here, result=record),)
+    return summarise(Stored(folder=here, is_grid=False, runs=runs))
 
 
 def summarise(stored: Stored) -> Summary:
@@ -363,21 +361,20 @@ def _configuration(
 def _gain(
     result: SearchRecord, best: Trial | None, num_workers: int | None
 ) -> Ratio | None:
-    compared = next(
-        (
-            trial
-            for trial in what_if.worker_trials(result)
-            if trial.num_workers == num_workers
-        ),
-        None,
-    )
-    return ratio_of(best, compared) if best and compared else None
+    for trial in what_if.worker_trials(result):
+        if best and trial.num_workers == num_workers:
+            return ratio_of(best, trial)
+    return None
 
 
 def _failures(result: SearchRecord, varying: Sequence[str]) -> Iterable[str]:
     label = result.configuration.label_of(varying)
     if result.error:
         yield f"{label}: {result.error}"
+    numbers: dict[str, dict[int, None]] = {}  # by the reason
     for trial in result.trials:
         if trial.state is not TrialState.OK:
-            yield f"{label} num_workers={trial.num_workers}: {trial.state.value}: {trial.reason}"
+            reason = f"{trial.state.value}: {trial.reason}"
+            numbers.setdefault(reason, {})[trial.num_workers] = None
+    for reason, failed in numbers.items():
+        yield f"{label} num_workers={', '.join(map(str, failed))}: {reason}"

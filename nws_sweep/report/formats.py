@@ -139,13 +139,8 @@ def _of_all(summary: Summary, format_name: str) -> Snippet:
 def _labelled(
     summary: Summary, lines_of: Callable[[ConfigurationSummary], Iterator[str]]
 ) -> tuple[str, ...]:
-    """Collects the lines about all configurations; of several configurations, with
-    their labels."""
-    lines = [summary.unlike_machines] if summary.unlike_machines else []
-    for configuration in summary.configurations:
-        label = f"{configuration.label}: " if len(summary.configurations) > 1 else ""
-        lines += [f"{label}{line}" for line in lines_of(configuration)]
-    return tuple(lines)
+    """Lists what is unlike, then the lines about all configurations."""
+    return tuple(filter(None, (summary.unlike_machines, *summary.labelled(lines_of))))
 
 
 def as_mapping(configuration: ConfigurationSummary) -> dict[str, Any]:

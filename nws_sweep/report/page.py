@@ -83,7 +83,7 @@ def certainty(configuration: ConfigurationSummary) -> str:
     ):
         return ""
     if result.verdict is not None and result.verdict.tied:
-        return f"Not sure: {answers.about_ties(result.verdict)}."
+        return f"Not sure: {answers.what_is_open(result)}."
     return _against_others(configuration, best)
 
 

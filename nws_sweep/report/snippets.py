@@ -205,33 +205,35 @@ def answer_line(result: SearchRecord) -> str:
 
 
 def trial_line(trial: Trial, result: SearchRecord) -> str:
-    """Says that settings were measured, or why they were not. Their figures may change
-    until the search ends, so that only tables have them."""
-    cells = of_trial(trial, result)
+    """Says whether settings were measured. Their figures may change until the search
+    ends, which also gives the reasons of failures."""
+    candidate = of_trial(trial, result).candidate
     if trial.state is TrialState.OK:
-        return f"measured num_workers={cells.candidate}"
-    return f"num_workers={cells.candidate} {cells.state}"
+        return f"measured num_workers={candidate}"
+    return f"num_workers={candidate} {trial.state.value}"
 
 
 def measured_table(configuration: ConfigurationSummary) -> list[list[str]]:
     """Lists the header and the settings that have a time, with the figures that are
-    read first."""
-    table = [list(_FIRST_SHOWN)]
-    places = [TRIAL_HEADER.index(name) for name in _FIRST_SHOWN]
+    read first, unless they tell nothing apart."""
+    rows = []
     for trial in configuration.trials:
         if trial.objective_s is not None:
-            cells = of_trial(trial, configuration.run.result)
-            table.append([cells[place] for place in places])
-    return table
+            rows.append(of_trial(trial, configuration.run.result))
+    columns: list[list[str]] = []
+    for name in _FIRST_SHOWN:
+        place = TRIAL_HEADER.index(name)
+        cells = [row[place] for row in rows]
+        texts = {*cells} if len(cells) > 1 else {*cells, units.NOTHING}
+        if len(texts) > 1 or not columns:
+            columns.append([name, *cells])
+    return [list(row) for row in zip(*columns, strict=True)]
 
 
 def details(summary: Summary) -> list[str]:
     """What ``-v`` shows besides: the details of each configuration, with its label if
     there are several; then all that was measured."""
-    lines = []
-    for configuration in summary.configurations:
-        label = f"{configuration.label}: " if len(summary.configurations) > 1 else ""
-        lines += [f"{label}{line}" for line in configuration.details]
+    lines = summary.labelled(lambda configuration: configuration.details)
     lines += [f"warning: {line}" for line in summary.warnings]
     table = markdown_table(trial_table(*summary.configurations))
     return [*lines, "", *table.splitlines()]

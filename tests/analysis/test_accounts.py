@@ -7,6 +7,7 @@ import pytest
 
 from nws_sweep.analysis import accounts
 from nws_sweep.analysis.answers import Answer
+from nws_sweep.analysis.remedies import Remedy
 from nws_sweep.records import Account, OtherLoader, Part
 from tests.factories import loader_settings, measurement, trial
 
@@ -144,12 +145,12 @@ def test_a_second_remedy_saves_more_than_half_as_much_and_the_larger_one_is_firs
     making, sampler = accounts.remedies(account, settings)
     assert making.startswith("cheaper samples save up to 50 %")
     assert sampler.startswith("a cheaper sampler saves up to 30 %")
-    predicted = accounts.Remedy("num_workers=8 saves {} (predicted)", 0.4)
+    predicted = Remedy("num_workers=8 saves {} (predicted)", 0.4)
     assert accounts.remedies(account, settings, predicted) == (
         "num_workers=8 saves 40 % (predicted)",
         sampler,
     )
-    little = accounts.Remedy("num_workers=8 saves {} (predicted)", 0.05)
+    little = Remedy("num_workers=8 saves {} (predicted)", 0.05)
     assert accounts.remedies(account, settings, little) == (
         "cheaper samples save up to 50 %",
         sampler,
