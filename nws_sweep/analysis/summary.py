@@ -220,22 +220,16 @@ class Summary:
 
         None if nothing was measured.
         """
-        measured = (c for c in self.configurations if c.best)
-        return max(
-            measured, key=lambda c: (c.answer is not None, c.best_rate), default=None
-        )
+        return fastest_of(self.configurations)
 
     @property
     def rate_unit(self) -> str:
         """The unit of ``ConfigurationSummary.rate``: of an epoch, unless the length of
         one is unknown."""
-        return f"samples per second{' of an epoch' if self.has_lengths else ''}"
-
-    @functools.cached_property
-    def has_lengths(self) -> bool:
-        """Whether the length of an epoch of all measured candidates is known."""
         trials = (trial for c in self.configurations for trial in c.worker_trials)
-        return all(trial.batches for trial in trials if trial.objective_s is not None)
+        measured = (trial for trial in trials if trial.objective_s is not None)
+        has_lengths = all(trial.batches for trial in measured)
+        return f"samples per second{' of an epoch' if has_lengths else ''}"
 
     @functools.cached_property
     def distinguishing(self) -> tuple[str, ...]:
@@ -319,6 +313,17 @@ def summarise(stored: Stored) -> Summary:
         failures=tuple(
             line for result in results for line in _failures(result, varying)
         ),
+    )
+
+
+def fastest_of(
+    configurations: Iterable[ConfigurationSummary],
+) -> ConfigurationSummary | None:
+    """Selects the configuration whose answer loads the most samples per second; of
+    undecided ones if there is no answer. None if nothing was measured."""
+    measured = (c for c in configurations if c.best)
+    return max(
+        measured, key=lambda c: (c.answer is not None, c.best_rate), default=None
     )
 
 

@@ -18,7 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from nws_sweep import units
 from nws_sweep.analysis import answers
-from nws_sweep.analysis.summary import ConfigurationSummary, Summary
+from nws_sweep.analysis.summary import ConfigurationSummary, Summary, fastest_of
 from nws_sweep.analysis.time_ratios import ratio_of
 from nws_sweep.errors import joined_lines, printable
 from nws_sweep.records import Status, Trial
@@ -62,8 +62,8 @@ def heading(summary: Summary) -> str:
 def fastest_of_each(summary: Summary) -> list[ConfigurationSummary]:
     """Selects the fastest configuration of each dataset that was measured; of many,
     the first ones."""
-    datasets = [*facets.by_dataset(summary).values()]
-    return [facets.fastest(dataset) for dataset in datasets[: facets.MOST_DATASETS]]
+    fastest = map(fastest_of, facets.by_dataset(summary).values())
+    return [*filter(None, fastest)][: facets.MOST_DATASETS]
 
 
 def further(configuration: ConfigurationSummary) -> list[str]:

@@ -34,12 +34,6 @@ def _is_of_dataset(name: str) -> bool:
     return name.partition(".")[0] == _DATASET
 
 
-def fastest(configurations: Sequence[ConfigurationSummary]) -> ConfigurationSummary:
-    """Selects the fastest of these configurations of one dataset; of undecided ones if
-    there is no answer."""
-    return max(configurations, key=lambda c: (c.answer is not None, c.best_rate))
-
-
 def quantity_of(configurations: Sequence[ConfigurationSummary]) -> Quantity:
     """Selects what a time is of: an epoch; without its length a batch, or a sample of
     batches of several sizes."""
