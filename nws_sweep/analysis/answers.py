@@ -45,20 +45,20 @@ class Answer:
 
     @property
     def rows(self) -> list[tuple[str, str]]:
-        """The lines below the first as pairs of a label and its text."""
-        rows = [("note", self.note), ("why", self.why)]
+        """The lines as pairs of a label and its text; the first has no label."""
+        rows = [("", self.answer), ("note", self.note), ("why", self.why)]
         rows += [("next", "; ".join(self.remedies)), ("cost", self.cost)]
         return [(label, text) for label, text in rows if text]
 
     @property
     def lines(self) -> list[str]:
         """The lines as plain text, at most five."""
-        return [self.answer, *(line(label, text) for label, text in self.rows)]
+        return [line(*row) for row in self.rows]
 
 
 def line(label: str, text: str) -> str:
-    """A line below the first."""
-    return f"{label:<6} {text}"
+    """A row as plain text."""
+    return f"{label:<6} {text}" if label else text
 
 
 def line_of_search(result: SearchRecord, best: Trial | None) -> str:

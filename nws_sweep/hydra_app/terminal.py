@@ -206,7 +206,7 @@ def _answer(summary: Summary, *, is_quiet: bool) -> Iterator[str | Table]:
         return
     yield from snippets.lines_of(summary)
     measured = snippets.measured_table(summary.configurations[0])
-    if 1 < len(measured) <= snippets.MOST_ROWS + 1:
+    if measured:
         yield _table(measured, 0)
 
 

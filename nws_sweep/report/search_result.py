@@ -154,7 +154,7 @@ class SearchResult(SearchAnswer):
     def __str__(self) -> str:
         lines = list(self.conclusion.lines)
         table = snippets.measured_table(self._configuration)
-        if len(table) <= snippets.MOST_ROWS + 1:
+        if table:
             lines += ["", snippets.markdown_table(table).rstrip()]
         lines += [f"failed {line}" for line in self._summary.failures]
         return printable(in_python("\n".join(lines)))

@@ -34,7 +34,7 @@ TRIAL_HEADER = (
 # columns of ``measured_table``
 _FIRST_SHOWN = ("num_workers", "per batch", "samples/s", "epoch", "start-up", "memory")
 # settings in a table behind an answer; longer tables are left to its details
-MOST_ROWS = 10
+_MOST_ROWS = 10
 _MOST_LINES = 5  # about the points of a grid
 
 Row = tuple[str, str]  # a label and its text
@@ -123,7 +123,7 @@ def _best_cells(summary: Summary, row: Twins) -> list[str]:
 
 def lines_of(summary: Summary) -> list[str]:
     """``rows_of`` as lines of plain text."""
-    return [*map(_line, rows_of(summary))]
+    return [answers.line(*row) for row in rows_of(summary)]
 
 
 def first_lines_of(summary: Summary) -> list[str]:
@@ -132,20 +132,14 @@ def first_lines_of(summary: Summary) -> list[str]:
     out."""
     if len(summary.configurations) == 1:
         return [summary.configurations[0].conclusion.answer]
-    return [*map(_line, _at_most(_notes(summary)))]
-
-
-def _line(row: Row) -> str:
-    label, text = row
-    return answers.line(label, text) if label else text
+    return [answers.line(*row) for row in _at_most(_notes(summary))]
 
 
 def rows_of(summary: Summary) -> list[Row]:
     """The answer of a single configuration as labels and texts, the first without a
     label; of a grid, what stands below the table of its answers."""
     if len(summary.configurations) == 1:
-        conclusion = summary.configurations[0].conclusion
-        return [("", conclusion.answer), *conclusion.rows]
+        return summary.configurations[0].conclusion.rows
     cost_s = sum(run.result.cost_s for run in summary.stored.runs)
     cost = [("cost", units.seconds(cost_s, units.ROUGHLY))] if cost_s else []
     return [*_at_most(_notes(summary)), *_at_most(_causes(summary)), *cost]
@@ -215,19 +209,30 @@ def trial_line(trial: Trial, result: SearchRecord) -> str:
 
 def measured_table(configuration: ConfigurationSummary) -> list[list[str]]:
     """Lists the header and the settings that have a time, with the figures that are
-    read first, unless they tell nothing apart."""
+    read first; empty if there are none, or too many for a short table."""
     rows = []
     for trial in configuration.trials:
         if trial.objective_s is not None:
             rows.append(of_trial(trial, configuration.run.result))
-    columns: list[list[str]] = []
-    for name in _FIRST_SHOWN:
-        place = TRIAL_HEADER.index(name)
-        cells = [row[place] for row in rows]
-        texts = {*cells} if len(cells) > 1 else {*cells, units.NOTHING}
-        if len(texts) > 1 or not columns:
-            columns.append([name, *cells])
-    return [list(row) for row in zip(*columns, strict=True)]
+    if not 0 < len(rows) <= _MOST_ROWS:
+        return []
+    places = [TRIAL_HEADER.index(name) for name in _FIRST_SHOWN]
+    figures = [[row[place] for place in places] for row in rows]
+    return without_equal_columns([list(_FIRST_SHOWN), *figures])
+
+
+def without_equal_columns(
+    table: Sequence[Sequence[str]], names: int = 1
+) -> list[list[str]]:
+    """Leaves out columns whose cells say the same in all of several rows, or nothing;
+    the first ones are names, which stay."""
+    columns = [*zip(*table, strict=True)]
+    told = columns[:names]
+    for column in columns[names:]:
+        texts = {*column[1:]}
+        if len(texts) > 1 or (len(table) == 2 and texts != {units.NOTHING}):
+            told.append(column)
+    return [list(row) for row in zip(*told, strict=True)]
 
 
 def details(summary: Summary) -> list[str]:
