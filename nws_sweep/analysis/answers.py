@@ -75,12 +75,11 @@ def line_of_search(result: SearchRecord, best: Trial | None) -> str:
         return NOTHING_MEASURED
     if status is Status.UNDECIDED:
         return _undecided(result, best)
-    gain = ", ".join(_gains(result, best))
-    still_open = what_is_open(result)
-    line = settings_of(result, best)
+    line, still_open = settings_of(result, best), what_is_open(result)
     if status is Status.PROVISIONAL:
         line, still_open = f"{line} so far", f"not certain: {still_open}"
-    return f"{line}{_GAP}{'; '.join(filter(None, (gain, still_open)))}"
+    texts = ", ".join(_gains(result, best)), still_open
+    return f"{line}{_GAP}{'; '.join(filter(None, texts))}"
 
 
 def settings_of(result: SearchRecord, best: Trial) -> str:
@@ -121,53 +120,39 @@ def cost_of(result: SearchRecord, best: Trial | None) -> str:
 
 def _gains(result: SearchRecord, best: Trial) -> Iterator[str]:
     """How much faster the best is than no workers, or else than the fastest other
-    settings; then what is as fast."""
-    compared = _compared(result, best)
-    if not compared:
-        if not result.doubt:
-            yield "nothing else could be measured"
+    settings; then what is as fast, but for what is still open."""
+    measured = [trial for trial in result.trials if trial.objective_s is not None]
+    others = [trial for trial in measured if trial.settings != best.settings]
+    if not others and not result.doubt:
+        yield "nothing else could be measured"
+    if not others:
         return
-    baseline = _baseline(compared, best)
+
+    def rank(trial: Trial) -> tuple[bool, float]:
+        return bool(best.num_workers and trial.num_workers), trial.objective_s or 0.0
+
+    baseline = min(others, key=rank)
     gain = ratio_of(best, baseline)
     if gain:
         yield gain.as_fast_as(_beside(best.settings, baseline.settings))
-    compared.remove(baseline)
-    equal = [trial.settings for trial in _as_fast(result, best, compared)]
+    others.remove(baseline)
+    tied = result.verdict.tied if result.verdict else ()
+    equal = [
+        trial.settings
+        for trial in sorted(others, key=lambda trial: trial.num_workers)
+        if trial.settings not in tied and _is_as_fast(result, best, trial)
+    ]
     if equal:
         yield f"as fast as {_listed(best.settings, equal, 'and')}"
 
 
-def _baseline(compared: Sequence[Trial], best: Trial) -> Trial:
-    """The trial without workers; the fastest, if the best is without workers itself, or
-    none of them is."""
-    for trial in compared:
-        if best.num_workers and not trial.num_workers:
-            return trial
-    return min(compared, key=lambda trial: trial.objective_s or 0.0)
-
-
-def _as_fast(
-    result: SearchRecord, best: Trial, compared: Sequence[Trial]
-) -> Iterator[Trial]:
-    """The trials whose ratio to the best may be 1, and is 1 but for the tolerance;
-    without those that are still open."""
-    tied = result.verdict.tied if result.verdict else ()
+def _is_as_fast(result: SearchRecord, best: Trial, compared: Trial) -> bool:
+    """Whether the ratio may be 1, and is 1 but for the tolerance."""
+    gain = ratio_of(best, compared)
+    if gain is None or gain.half_width is None:
+        return False
     close = math.log1p(result.configuration.search.tolerance)
-    for trial in compared:
-        gain = ratio_of(best, trial)
-        if gain is None or gain.half_width is None or gain.is_certain:
-            continue
-        if abs(gain.log) <= close and trial.settings not in tied:
-            yield trial
-
-
-def _compared(result: SearchRecord, best: Trial) -> list[Trial]:
-    """The measured trials beside the best, ascending by num_workers."""
-    compared = []
-    for trial in result.trials:
-        if trial.objective_s is not None and trial.settings != best.settings:
-            compared.append(trial)
-    return sorted(compared, key=lambda trial: trial.num_workers)
+    return abs(gain.log) <= min(gain.half_width, close)
 
 
 def _beside(best: LoaderSettings, compared: LoaderSettings) -> str:

@@ -64,10 +64,6 @@ class ConfigurationSummary:
     label: str
     # the fastest trial so far, if workers cost a price; see ``answer``
     best: Trial | None
-    # speed-up over num_workers=0: its time / the time of the best
-    gain_over_zero: Ratio | None
-    # speed-up over num_workers = usable CPUs (reference)
-    gain_over_reference: Ratio | None
     # names of the DataLoader settings that were searched, or that vary in the grid
     searched: tuple[str, ...]
     is_only: bool = False  # no other configuration was measured
@@ -187,6 +183,14 @@ class ConfigurationSummary:
         after it."""
         return what_if.worker_trials(self.run.result)
 
+    def gain_over(self, num_workers: int | None) -> Ratio | None:
+        """Its time / the time of the best, such as over no workers or over the
+        reference, the usable CPUs; None without either time."""
+        for trial in self.worker_trials:
+            if self.best and trial.num_workers == num_workers:
+                return ratio_of(self.best, trial)
+        return None
+
     @property
     def changed_settings(self) -> str:
         """Settings of the best that differ from the configuration, other than
@@ -203,7 +207,6 @@ class Summary:
     configurations: tuple[ConfigurationSummary, ...]
     # identifying columns whose values differ between configurations, and ``dataset``
     varying: tuple[str, ...]
-    searched_others: bool  # True if other settings were searched after num_workers
     warnings: tuple[str, ...]  # lines that concern all configurations
     # a line with each reason why trials or a configuration could not be measured
     failures: tuple[str, ...]
@@ -305,10 +308,6 @@ def summarise(stored: Stored) -> Summary:
         stored=stored,
         configurations=configurations,
         varying=varying,
-        searched_others=any(
-            c.configuration.search.settings or c.changed_settings
-            for c in configurations
-        ),
         warnings=(*caveats.on_all(results), *stored.unreadable, *stored.set_aside),
         failures=tuple(
             line for result in results for line in _failures(result, varying)
@@ -352,8 +351,6 @@ def _configuration(
         run=run,
         label=result.configuration.label_of(varying),
         best=best,
-        gain_over_zero=_gain(result, best, 0),
-        gain_over_reference=_gain(result, best, result.configuration.search.reference),
         searched=(
             *(result.configuration.search.settings or ()),
             *varying,
@@ -361,15 +358,6 @@ def _configuration(
         ),
         is_only=len(stored.runs) == 1,
     )
-
-
-def _gain(
-    result: SearchRecord, best: Trial | None, num_workers: int | None
-) -> Ratio | None:
-    for trial in what_if.worker_trials(result):
-        if best and trial.num_workers == num_workers:
-            return ratio_of(best, trial)
-    return None
 
 
 def _failures(result: SearchRecord, varying: Sequence[str]) -> Iterable[str]:

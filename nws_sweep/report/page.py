@@ -76,11 +76,7 @@ def certainty(configuration: ConfigurationSummary) -> str:
     """Says how sure the measured answer is, beside the closest alternative; empty if it
     is not measured."""
     best, result = configuration.best, configuration.run.result
-    if (
-        best is None
-        or not best.objective_s
-        or configuration.status is not Status.MEASURED
-    ):
+    if best is None or configuration.status is not Status.MEASURED:
         return ""
     if result.verdict is not None and result.verdict.tied:
         return f"Not sure: {answers.what_is_open(result)}."
@@ -88,11 +84,8 @@ def certainty(configuration: ConfigurationSummary) -> str:
 
 
 def _against_others(configuration: ConfigurationSummary, best: Trial) -> str:
-    ratios = []
-    for trial in configuration.trials:
-        ratio = ratio_of(best, trial)
-        if ratio and trial.settings != best.settings:
-            ratios.append((ratio, trial))
+    others = [t for t in configuration.trials if t.settings != best.settings]
+    ratios = [(ratio, t) for t in others if (ratio := ratio_of(best, t))]
     if not ratios:
         return "No comparison: no other num_workers was measured."
     ratio, nearest = min(ratios, key=lambda pair: pair[0].value)
@@ -100,12 +93,11 @@ def _against_others(configuration: ConfigurationSummary, best: Trial) -> str:
     if ratio.value < 1:
         price = "workers" if nearest.num_workers > best.num_workers else "change"
         return f"{name} takes {units.percent(1 - ratio.value)} less time, which is not worth the {price}."
-    if ratio.is_certain:
-        sure = "Sure"
-    elif ratio.half_width is None:
+    sure = "Probably (the interval of the ratio includes 1)"
+    if ratio.half_width is None:
         sure = "Probably (without an interval: too few windows)"
-    else:
-        sure = "Probably (the interval of the ratio includes 1)"
+    elif abs(ratio.log) > ratio.half_width:
+        sure = "Sure"
     return f"{sure}: the closest alternative, {name}, takes {units.percent(ratio.value - 1)} longer."
 
 

@@ -95,10 +95,15 @@ def best_table(summary: Summary) -> list[list[str]]:
         *summary.identities,
         "num_workers per rank" if has_ranks else "num_workers",
     ]
-    if summary.searched_others:
-        header.append("settings")
-    header += ["samples/s", "per batch", "epoch", "vs 0 workers", against_cpus]
-    return [header, *(_best_cells(summary, row) for row in twins.as_fast(summary))]
+    header += ["settings", "samples/s", "per batch", "epoch", "vs 0 workers"]
+    rows = [_best_cells(summary, row) for row in twins.as_fast(summary)]
+    table = [[*header, against_cpus], *rows]
+    if not any(
+        configuration.changed_settings for configuration in summary.configurations
+    ):
+        for cells in table:
+            del cells[header.index("settings")]
+    return table
 
 
 def _best_cells(summary: Summary, row: Twins) -> list[str]:
@@ -109,14 +114,14 @@ def _best_cells(summary: Summary, row: Twins) -> list[str]:
     best = configuration.answer
     if best is None or best.measurement is None:
         cells.append(Status.UNDECIDED.value if configuration.best else "failed")
-        return cells + [units.NOTHING] * (6 if summary.searched_others else 5)
+        return cells + [units.NOTHING] * 6
     so_far = " so far" if configuration.status is Status.PROVISIONAL else ""
     cells.append(f"{best.num_workers}{so_far}")
-    if summary.searched_others:
-        cells.append(configuration.changed_settings or units.NOTHING)
+    cells.append(configuration.changed_settings or units.NOTHING)
     figures = of_trial(best, configuration.run.result)
     cells += [figures.rate, figures.batch, figures.epoch]
-    for gain in (configuration.gain_over_zero, configuration.gain_over_reference):
+    for number in (0, configuration.configuration.search.reference):
+        gain = configuration.gain_over(number)
         cells.append(gain.speed_up if gain else units.NOTHING)
     return cells
 

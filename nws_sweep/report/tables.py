@@ -68,12 +68,10 @@ def _best_row(configuration: ConfigurationSummary) -> dict[str, Any]:
     timing = timing_row(best, result) if best else {}
     for name in _OF_BEST:
         row[name] = timing.get(name)
-    over_zero, over_reference = (
-        configuration.gain_over_zero,
-        configuration.gain_over_reference,
-    )
-    row["gain_over_zero"] = over_zero.value if over_zero else None
-    row["gain_over_cpu_count"] = over_reference.value if over_reference else None
+    reference = configuration.configuration.search.reference
+    for name, number in (("gain_over_zero", 0), ("gain_over_cpu_count", reference)):
+        gain = configuration.gain_over(number)
+        row[name] = gain.value if gain else None
     row["fastest_num_workers"] = (
         result.verdict.fastest.num_workers if result.verdict else None
     )
