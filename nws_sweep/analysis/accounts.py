@@ -50,7 +50,9 @@ def line(trial: Trial | None) -> str:
 
 def account_of(trial: Trial | None) -> Account | None:
     """Where the time of a trial goes; None if it is unknown."""
-    return trial.measurement.account if trial and trial.measurement else None
+    if trial and trial.measurement:
+        return trial.measurement.account
+    return None
 
 
 def _shown(account: Account) -> list[Part]:

@@ -139,7 +139,9 @@ class Diagnosis:
         chosen = choice.promising(
             best_s, costs_s, self.result.configuration.search.tolerance
         )
-        return {variants[chosen]: self.replayed.saved_with(chosen)} if chosen else {}
+        if chosen:
+            return {variants[chosen]: self.replayed.saved_with(chosen)}
+        return {}
 
 
 def diagnose(result: SearchRecord, best: Trial | None) -> Diagnosis | None:

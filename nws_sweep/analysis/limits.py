@@ -79,7 +79,9 @@ def _cpu(evidence: Evidence) -> str:
     if stage:
         takes = f"{_short(stage)} takes {share(stage.share)} of a sample"
         return f"{limit}: {takes}{_at(stage)}"
-    return f"{limit}: {roughly(cpu_s)} a batch" if cpu_s else limit
+    if cpu_s:
+        return f"{limit}: {roughly(cpu_s)} a batch"
+    return limit
 
 
 def _latency(evidence: Evidence) -> str:
@@ -115,39 +117,55 @@ class Limit(NamedTuple):
 LIMITS = {
     Bottleneck.NOISE: Limit("noise", "without noise", _noise),
     Bottleneck.STARTUP: Limit(
-        "the start of workers", "without the start of workers", _start,
+        "the start of workers",
+        "without the start of workers",
+        _start,
         "persistent_workers=true saves up to {} of each later epoch",
     ),
     Bottleneck.ORDER: Limit(
-        "the order of batches", "with batches in any order", _order,
+        "the order of batches",
+        "with batches in any order",
+        _order,
         "batches of more even cost save up to {}: a larger batch_size, or shuffle",
     ),
     Bottleneck.MEMORY: Limit(
-        "memory", "with memory for more workers", _memory,
+        "memory",
+        "with memory for more workers",
+        _memory,
         "memory for more workers saves up to {} of the epoch",
     ),
     Bottleneck.COMPETITION: Limit(
-        "workers beside the training step", "with an undisturbed training step", _competition,
+        "workers beside the training step",
+        "with an undisturbed training step",
+        _competition,
         "fewer threads of the step (torch.set_num_threads) save up to {} of the epoch",
     ),
     Bottleneck.STEP: Limit(
-        "the training step", "with an instant training step", _step,
+        "the training step",
+        "with an instant training step",
+        _step,
         "a faster training step saves up to {} of the epoch",
     ),
     Bottleneck.SAMPLER: Limit(
-        "the sampler", "without the sampler", _sampler,
+        "the sampler",
+        "without the sampler",
+        _sampler,
         "a cheaper sampler saves up to {} of the epoch; no num_workers does",
     ),
     Bottleneck.TRANSFER: Limit(
-        "moving batches", "without moving batches", _transfer,
+        "moving batches",
+        "without moving batches",
+        _transfer,
         "less data in fewer tensors a batch, such as uint8, saves up to {} of the epoch",
     ),
     Bottleneck.CPU: Limit("the CPUs", "with enough CPUs", _cpu),
     Bottleneck.LATENCY: Limit(
-        "waiting for data", "without waiting for storage or the network", _latency,
+        "waiting for data",
+        "without waiting for storage or the network",
+        _latency,
         "faster storage, or a cache, saves up to {} of the epoch",
     ),
-}  # fmt: skip
+}
 
 
 def remedies(bottleneck: Bottleneck, evidence: Evidence) -> Iterator[Remedy]:

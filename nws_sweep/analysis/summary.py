@@ -127,7 +127,9 @@ class ConfigurationSummary:
     def answer(self) -> Trial | None:
         """The recommended trial; None if nothing was measured, or only the candidates
         that are measured first."""
-        return None if self.status is Status.UNDECIDED else self.best
+        if self.status is Status.UNDECIDED:
+            return None
+        return self.best
 
     @property
     def diagnosis(self) -> Diagnosis | None:
@@ -159,7 +161,9 @@ class ConfigurationSummary:
     @property
     def project(self) -> ProjectFacts | None:
         """The project config from which the loader was made; None if there is none."""
-        return self.run.result.facts.project if self.run.result.facts else None
+        if self.run.result.facts:
+            return self.run.result.facts.project
+        return None
 
     @property
     def best_rate(self) -> float:
@@ -195,7 +199,9 @@ class ConfigurationSummary:
     def changed_settings(self) -> str:
         """Settings of the best that differ from the configuration, other than
         num_workers, as ``key=value``."""
-        return self.configuration.differing(self.best.settings) if self.best else ""
+        if self.best:
+            return self.configuration.differing(self.best.settings)
+        return ""
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots, for cached properties

@@ -56,7 +56,9 @@ class Ratio:
         if self.half_width == 0.0:
             return "the same"
         number, between = self._texts
-        return f"{number}x {between}".rstrip() if number else between
+        if number:
+            return f"{number}x {between}".rstrip()
+        return between
 
     def as_fast_as(self, compared: str) -> str:
         """How fast the base is: ``1.9 times as fast as 0 (1.6 to 2.2)``."""
@@ -73,7 +75,9 @@ class Ratio:
         if self.ends is None:
             return units.number(self.value, units.ROUGHLY), ""
         number, between = units.quotient(self.value, *self.ends)
-        return (number, f"({between})") if number else ("", between)
+        if number:
+            return (number, f"({between})")
+        return ("", between)
 
     def __str__(self) -> str:
         if self.ends is None:
@@ -160,8 +164,12 @@ def time_of(trial: Trial, quantity: Quantity) -> Estimate | None:
         return None
     if quantity is Quantity.EPOCH:
         epoch_s = measured.epoch_s
-        return Estimate(value=epoch_s, low=None, high=None, n=1) if epoch_s else None
+        if epoch_s:
+            return Estimate(value=epoch_s, low=None, high=None, n=1)
+        return None
     batch_s, rate = measured.batch_s, measured.samples_per_s
     if quantity is Quantity.BATCH or not batch_s:
         return batch_s
-    return batch_s.scaled(1 / (rate * batch_s.value)) if rate else None
+    if rate:
+        return batch_s.scaled(1 / (rate * batch_s.value))
+    return None

@@ -37,33 +37,47 @@ class Twins:
     def label(self, columns: Sequence[str]) -> str:
         """Names it by the values of these columns, such as ``batch_size=64, pin_memory
         true or false``."""
-        values = {column: self.values(column) for column in columns}
-        if math.prod(map(len, values.values())) == len(self.configurations):
-            marks = {
-                column: "=" if len(values[column]) == 1 else " " for column in values
-            }
-            return ", ".join(f"{c}{marks[c]}{' or '.join(values[c])}" for c in values)
+        texts = {column: self.values(column) for column in columns}
+        if math.prod(map(len, texts.values())) == len(self.configurations):
+            return ", ".join(map(_in_words, texts, texts.values()))
         labels = [configuration.label for configuration in self.configurations]
         more = len(labels) - _MOST_LABELS
         named = ", ".join(labels[:_MOST_LABELS])
-        return f"{named} and {more} more" if more > 0 else named
+        if more > 0:
+            return f"{named} and {more} more"
+        return named
+
+
+def _in_words(column: str, values: Sequence[str]) -> str:
+    """``batch_size=64``, or ``pin_memory true or false``."""
+    mark = "=" if len(values) == 1 else " "
+    return f"{column}{mark}{' or '.join(values)}"
 
 
 def as_fast(summary: Summary) -> list[Twins]:
     """Joins the configurations that differ in the value of a column which does not
     matter: their answers are equal, and the intervals of their times overlap."""
     rows = [Twins((configuration,)) for configuration in summary.configurations]
-    columns = [c.configuration.columns for c in summary.configurations]
     for column in summary.distinguishing:
-        if column == "dataset" or not all(column in names for names in columns):
-            continue
-        others = [name for name in summary.varying if name != column]
-        joined = []
-        for alike in _grouped(rows, partial(_answer, others)):
-            members = [c for twins in alike for c in twins.configurations]
-            joined += [Twins(tuple(members))] if _are_as_fast(members) else alike
-        rows = joined
+        if column != "dataset" and all(row.values(column) for row in rows):
+            others = [name for name in summary.varying if name != column]
+            rows = _joined(rows, others)
     return rows
+
+
+def _joined(rows: Sequence[Twins], columns: Sequence[str]) -> list[Twins]:
+    """Joins the rows that agree in the answer and in the values of these columns, if
+    their times do not tell them apart."""
+    joined = []
+    for alike in _grouped(rows, partial(_answer, columns)):
+        members: list[ConfigurationSummary] = []
+        for twins in alike:
+            members += twins.configurations
+        if _are_as_fast(members):
+            joined.append(Twins(tuple(members)))
+        else:
+            joined += alike
+    return joined
 
 
 def of_one_kind(summary: Summary) -> list[Twins]:

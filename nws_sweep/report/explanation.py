@@ -188,7 +188,9 @@ def _cheaper(stage: Stage) -> str:
 
 
 def _named(stage: Stage) -> str:
-    return f"{stage.name} ({stage.place})" if stage.place else stage.name
+    if stage.place:
+        return f"{stage.name} ({stage.place})"
+    return stage.name
 
 
 def _evidence(stages: Sequence[Stage], stage: Stage) -> str:

@@ -132,17 +132,27 @@ def rendered(template: str, **values: Any) -> str:
 @functools.cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("nws_sweep.report"), autoescape=select_autoescape(), undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True, finalize=_finalized,
-    )  # fmt: skip
+        loader=PackageLoader("nws_sweep.report"),
+        autoescape=select_autoescape(),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalized,
+    )
     environment.filters.update(
         line=_in_markdown, rows=_rows_in_markdown, target=_target_in_markdown, svg=_svg
     )
     environment.globals.update(
-        drawn=drawn, explanation=explanation,
-        fastest_of_each=fastest_of_each, formats=formats, further=further, heading=heading, setting=setting,
-        snippets=snippets, units=units,
-    )  # fmt: skip
+        drawn=drawn,
+        explanation=explanation,
+        fastest_of_each=fastest_of_each,
+        formats=formats,
+        further=further,
+        heading=heading,
+        setting=setting,
+        snippets=snippets,
+        units=units,
+    )
     return environment
 
 

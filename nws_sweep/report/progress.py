@@ -152,7 +152,9 @@ def _bar_for(progress: Progress, limit_s: float) -> TerminalBar | None:
 
 
 def _printer() -> Print:
-    return _in_notebook if _is_notebook() else streams.print_line
+    if _is_notebook():
+        return _in_notebook
+    return streams.print_line
 
 
 def _is_notebook() -> bool:

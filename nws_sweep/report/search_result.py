@@ -86,9 +86,12 @@ class SearchResult(SearchAnswer):
         if recorded is None:
             raise ConfigurationError(what_if.NOTHING_RECORDED)
         what_if_asked, settings = recorded.asked(
-            num_workers=num_workers, prefetch_factor=prefetch_factor, in_order=in_order, cpus=cpus,
+            num_workers=num_workers,
+            prefetch_factor=prefetch_factor,
+            in_order=in_order,
+            cpus=cpus,
             training_step=training_step,
-        )  # fmt: skip
+        )
         return what_if_asked.predict(settings)
 
     def to_frame(self) -> "pd.DataFrame":

@@ -215,15 +215,21 @@ def trial_line(trial: Trial, result: SearchRecord) -> str:
 def measured_table(configuration: ConfigurationSummary) -> list[list[str]]:
     """Lists the header and the settings that have a time, with the figures that are
     read first; empty if there are none, or too many for a short table."""
-    rows = []
+    table = [list(_FIRST_SHOWN)]
     for trial in configuration.trials:
         if trial.objective_s is not None:
-            rows.append(of_trial(trial, configuration.run.result))
-    if not 0 < len(rows) <= _MOST_ROWS:
+            cells = of_trial(trial, configuration.run.result)
+            figures = [
+                cells.batch,
+                cells.rate,
+                cells.epoch,
+                cells.startup,
+                cells.memory,
+            ]
+            table.append([cells.candidate, *figures])
+    if not 1 < len(table) <= _MOST_ROWS + 1:
         return []
-    places = [TRIAL_HEADER.index(name) for name in _FIRST_SHOWN]
-    figures = [[row[place] for place in places] for row in rows]
-    return without_equal_columns([list(_FIRST_SHOWN), *figures])
+    return without_equal_columns(table)
 
 
 def without_equal_columns(
@@ -258,7 +264,9 @@ def trial_table(*configurations: ConfigurationSummary) -> list[list[str]]:
             table.append(
                 [configuration.label, *of_trial(trial, configuration.run.result)]
             )
-    return table if len(configurations) > 1 else [row[1:] for row in table]
+    if len(configurations) > 1:
+        return table
+    return [row[1:] for row in table]
 
 
 def markdown_table(table: Iterable[Sequence[str]]) -> str:

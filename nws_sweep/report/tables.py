@@ -12,9 +12,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _OF_BEST = (
-    "num_workers", "settings", "startup_s", "batch_s", "batch_s_low", "batch_s_high", "samples_per_s", "stall_fraction",
+    "num_workers",
+    "settings",
+    "startup_s",
+    "batch_s",
+    "batch_s_low",
+    "batch_s_high",
+    "samples_per_s",
+    "stall_fraction",
     "epoch_s",
-)  # fmt: skip
+)
 
 
 class Rows(NamedTuple):
@@ -85,7 +92,9 @@ def bottlenecks(configuration: ConfigurationSummary) -> str | None:
     """Joins the names of the bottlenecks, the most important first; None if they are
     unknown."""
     names = configuration.conclusions.bottlenecks
-    return None if names is None else "+".join(bottleneck.value for bottleneck in names)
+    if names is None:
+        return None
+    return "+".join(bottleneck.value for bottleneck in names)
 
 
 def _rows(

@@ -46,7 +46,9 @@ def quantity_of(configurations: Sequence[ConfigurationSummary]) -> Quantity:
     if all(trial.batches for trial in measured):
         return Quantity.EPOCH
     sizes = {trial.settings.batch_size for trial in measured}
-    return Quantity.BATCH if len(sizes) == 1 else Quantity.SAMPLE
+    if len(sizes) == 1:
+        return Quantity.BATCH
+    return Quantity.SAMPLE
 
 
 def time_with_interval(trial: Trial, quantity: Quantity) -> Estimate | None:
