@@ -162,24 +162,19 @@ def uneven_workers(trial: Trial) -> str:
     All of them take turns, so that it holds them up. Each had a batch after its first
     one.
     """
-    worker_count = max(1, trial.num_workers)
     busy_s: dict[int, list[float]] = {}
     for record in trial.records:
-        busy_s.setdefault(record.number % worker_count, []).append(record.cost.making_s)
-    sums_s = {
-        worker: sum(batches_s[1:])
-        for worker, batches_s in busy_s.items()
-        if len(batches_s) > 1
-    }
+        worker = record.number % max(1, trial.num_workers)
+        busy_s.setdefault(worker, []).append(record.cost.making_s)
+    sums_s = {w: sum(costs[1:]) for w, costs in busy_s.items() if len(costs) > 1}
     if len(sums_s) < 2:
         return ""
-    slowest = max(sums_s, key=lambda worker: sums_s[worker])
-    others_s = statistics.median(
-        spent_s for worker, spent_s in sums_s.items() if worker != slowest
-    )
-    if sums_s[slowest] < _WORTH_A_LINE * others_s:
+    slowest = max(sums_s, key=sums_s.__getitem__)
+    slowest_s = sums_s.pop(slowest)
+    others_s = statistics.median(sums_s.values())
+    if slowest_s < _WORTH_A_LINE * others_s:
         return ""
-    took = f"worker {slowest} took {ratio(sums_s[slowest] / others_s)} as long as the others"
+    took = f"worker {slowest} took {ratio(slowest_s / others_s)} as long as the others"
     return f"{took}: shards of equal cost would let all workers end together"
 
 

@@ -117,15 +117,12 @@ class Diagnosis:
 
         Empty if they do not promise enough for their price.
         """
-        candidates, best = (
-            self.result.configuration.search.candidates,
-            self.best.num_workers,
-        )
+        candidates = self.result.configuration.search.candidates
+        best = self.best.num_workers
         if self.is_noisy or len(candidates) == 1 or best != max(candidates):
             return {}
-        return self._promising(
-            "num_workers", [factor * max(1, best) for factor in (2, 4)]
-        )
+        base = max(1, best)
+        return self._promising("num_workers", [2 * base, 4 * base])
 
     def _promising(self, name: str, values: Iterable[Any]) -> dict[str, float]:
         """Predicts which value of a setting ``model.choice`` would measure, and what it
@@ -178,10 +175,11 @@ def _has_in_order(torch: str) -> bool:
 def refused_by(result: SearchRecord, best: Trial) -> tuple[Trial, ...]:
     """Selects the trials with more workers than the best that did not fit, ascending by
     workers."""
-    refused = [
-        trial for trial in what_if.worker_trials(result) if trial.state in _DID_NOT_FIT
-    ]
-    return tuple(trial for trial in refused if trial.num_workers > best.num_workers)
+    refused = []
+    for trial in what_if.worker_trials(result):
+        if trial.state in _DID_NOT_FIT and trial.num_workers > best.num_workers:
+            refused.append(trial)
+    return tuple(refused)
 
 
 def _allowed(result: SearchRecord, best: Trial) -> Sequence[int]:
@@ -209,15 +207,13 @@ def _with_savings(diagnosis: Diagnosis) -> Diagnosis:
     def rank(bottleneck: Bottleneck) -> tuple[float, float]:
         return -diagnosis.account.share(bottleneck.part), -saved[bottleneck]
 
-    limiting = [
-        bottleneck
+    limiting = {
+        bottleneck: saved[bottleneck]
         for bottleneck in sorted(saved, key=rank)
         if saved[bottleneck] >= _LEAST_SAVED
-    ]
+    }
     if limiting:
-        return replace(
-            diagnosis, saved={bottleneck: saved[bottleneck] for bottleneck in limiting}
-        )
+        return replace(diagnosis, saved=limiting)
     pairs = {
         pair: replayed.saved(*pair)
         for pair in itertools.combinations(sorted(costs, key=rank), 2)
@@ -235,7 +231,6 @@ def _costs(diagnosis: Diagnosis) -> list[Bottleneck]:
         costs.append(Bottleneck.STEP)
     if not diagnosis.replayed.best.persistent_workers:
         costs.append(Bottleneck.STARTUP)
-    costs.append(
-        Bottleneck.TRANSFER if diagnosis.best.num_workers else Bottleneck.COMPETITION
-    )
-    return costs
+    if diagnosis.best.num_workers:
+        return [*costs, Bottleneck.TRANSFER]
+    return [*costs, Bottleneck.COMPETITION]
