@@ -8,6 +8,7 @@ its place.
 """
 
 import math
+from collections.abc import Sequence
 
 from nws_sweep.records import Estimate
 
@@ -132,6 +133,15 @@ def share(value: float | None) -> str:
 def counted(count: float, noun: str) -> str:
     """``1 worker``, ``2 workers``, ``no workers``."""
     return f"{format(count, 'g') if count else 'no'} {noun}{'' if count == 1 else 's'}"
+
+
+def listed(names: Sequence[str], most: int, last: str = "and") -> str:
+    """``4``, ``4 and 8``, or ``0, 4, 8 and 2 more``, with at most so many names."""
+    shown = [*names[:most]]
+    if len(names) > most:
+        shown.append(f"{len(names) - most} more")
+    *first, final = shown
+    return f"{', '.join(first)} {last} {final}" if first else final
 
 
 def number(value: float | None, uncertainty: float | None = None) -> str:

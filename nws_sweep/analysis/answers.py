@@ -12,10 +12,10 @@ from nws_sweep.model import choice
 from nws_sweep.model.known import FEW_CPUS
 from nws_sweep.model.time_limit import limit_s
 from nws_sweep.records import LoaderSettings, SearchRecord, Status, Trial
-from nws_sweep.units import ROUGHLY, number, seconds
+from nws_sweep.units import ROUGHLY, listed, number, seconds
 
 NOTHING_MEASURED = "nothing could be measured"
-_MOST_NAMED = 3  # settings that are as fast, or how many more
+_MOST_NAMED = 3  # settings that are as fast
 _GAP = "   "  # between the settings and what is said about them
 
 
@@ -100,11 +100,11 @@ def what_is_open(result: SearchRecord) -> str:
     if not verdict or not verdict.tied:
         return result.doubt
     tied = sorted(verdict.tied, key=choice.size)
-    names = _listed(verdict.recommended, tied, "or")
-    decide_s = verdict.seconds_to_decide or 0.0
-    if decide_s > limit_s(result.configuration):
-        return f"{names} may be as fast"
-    return f"{names} may be as fast, about {seconds(decide_s, ROUGHLY)} more decide"
+    line = f"{_listed(verdict.recommended, tied, 'or')} may be as fast"
+    more_s = verdict.seconds_to_decide
+    if more_s is None or more_s > limit_s(result.configuration):
+        return line
+    return f"{line}, about {seconds(more_s, ROUGHLY)} more decide"
 
 
 def cost_of(result: SearchRecord, best: Trial | None) -> str:
@@ -167,9 +167,7 @@ def _listed(best: LoaderSettings, compared: Sequence[LoaderSettings], last: str)
     """Names settings as ``4, 8 or pin_memory=true``, numbers of workers first."""
     names = [*dict.fromkeys(_beside(best, settings) for settings in compared)]
     names.sort(key=lambda name: not name.isdigit())
-    if len(names) > _MOST_NAMED:
-        names[_MOST_NAMED - 1 :] = [f"{len(names) - _MOST_NAMED + 1} more"]
-    return f" {last} ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return listed(names, _MOST_NAMED, last)
 
 
 def _undecided(result: SearchRecord, best: Trial) -> str:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.analysis.time_ratios import Quantity, times_of
 from nws_sweep.records import shown
+from nws_sweep.units import listed
 
 T = TypeVar("T")
 
@@ -40,12 +41,7 @@ class Twins:
         texts = {column: self.values(column) for column in columns}
         if math.prod(map(len, texts.values())) == len(self.configurations):
             return ", ".join(map(_in_words, texts, texts.values()))
-        labels = [configuration.label for configuration in self.configurations]
-        more = len(labels) - _MOST_LABELS
-        named = ", ".join(labels[:_MOST_LABELS])
-        if more > 0:
-            return f"{named} and {more} more"
-        return named
+        return listed([c.label for c in self.configurations], _MOST_LABELS)
 
 
 def _in_words(column: str, values: Sequence[str]) -> str:

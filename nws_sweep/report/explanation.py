@@ -120,9 +120,8 @@ def _flat(stage: Stage) -> dict[str, Any]:
     for name in _OF_REPLAYS:
         del values[name]
     epoch = values.pop("epoch_without_s") or {}
-    values["epoch_without_s"] = epoch.get("value")
-    values["epoch_without_s_low"] = epoch.get("low")
-    values["epoch_without_s_high"] = epoch.get("high")
+    for suffix, name in (("", "value"), ("_low", "low"), ("_high", "high")):
+        values[f"epoch_without_s{suffix}"] = epoch.get(name)
     return values
 
 
