@@ -159,6 +159,17 @@ def test_a_second_remedy_saves_more_than_half_as_much_and_the_larger_one_is_firs
     assert len(accounts.remedies(account, settings)) == 1
 
 
+def test_the_first_remedy_is_that_of_the_cause_also_if_another_one_saves_more() -> None:
+    account = Account(step_s=0.0, making_s=5.0, others=(VALIDATION,))
+    settings = loader_settings(4)
+    part = accounts.to_change(account, settings)
+    assert accounts.cause(account, part).startswith("starting the workers of Scans")
+    first, second = accounts.remedies(account, settings)
+    assert first.startswith("one DataLoader of Scans for all passes")
+    assert first.endswith("saves 43 %")
+    assert second.startswith("cheaper samples save up to 45 %")
+
+
 def test_a_loader_that_is_made_for_each_epoch_has_to_be_made_once() -> None:
     account = Account(step_s=1.0, making_s=0.0, starting_s=9.0)
     assert accounts.remedies(account, loader_settings(4), is_remade=True) == (
