@@ -84,11 +84,10 @@ def _row(runs: Sequence[ConfigurationSummary]) -> list[str]:
     )
     if not best:
         return [name, _ABOUT[name], "", str(count), "", "not measured"]
-    gains = [
-        summary.gain_over_reference.value
-        for summary in runs
-        if summary.gain_over_reference
+    over_cpus = [
+        summary.gain_over(summary.configuration.search.reference) for summary in runs
     ]
+    gains = [gain.value for gain in over_cpus if gain]
     judged = verdict(statistics.median_low(best), count)
     return [
         name,

@@ -54,7 +54,7 @@ class Finding:
     @property
     def sentences(self) -> str:
         """The explanation."""
-        rows = [text for _, text in self.summary.conclusion.rows]
+        rows = [text for label, text in self.summary.conclusion.rows if label]
         return ". ".join([*rows, *self.summary.details]) or "none"
 
 

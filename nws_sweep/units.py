@@ -8,6 +8,7 @@ its place.
 """
 
 import math
+from collections.abc import Sequence
 
 from nws_sweep.records import Estimate
 
@@ -135,6 +136,15 @@ def counted(count: float, noun: str) -> str:
         return f"1 {noun}"
     amount = format(count, "g") if count else "no"
     return f"{amount} {noun}{'es' if noun.endswith('tch') else 's'}"
+
+
+def listed(names: Sequence[str], most: int, last: str = "and") -> str:
+    """``4``, ``4 and 8``, or ``0, 4, 8 and 2 more``, with at most so many names."""
+    shown = [*names[:most]]
+    if len(names) > most:
+        shown.append(f"{len(names) - most} more")
+    *first, final = shown
+    return f"{', '.join(first)} {last} {final}" if first else final
 
 
 def number(value: float | None, uncertainty: float | None = None) -> str:

@@ -350,9 +350,10 @@ def test_failures_are_reported_without_the_callback(
     done = shared_nws(*dataset, *QUICK, "~hydra.callbacks.nws_sweep")
     assert (done.returncode, done.stderr) == (1, "")
     assert (
-        "failed dataset=Raises num_workers=0: failed: ValueError: bad sample 40"
+        "failed dataset=Raises num_workers=0, 1: failed: ValueError: bad sample 40"
         in done.stdout
     )
+    assert done.stdout.count("bad sample 40") == 1
     assert (
         "bad sample 40"
         in (only_folder(tmp_path / "outputs" / "runs") / "report.md").read_text()

@@ -1,8 +1,7 @@
 """Accounts in words: where the time of an epoch goes, and which part to change.
 Pure."""
 
-from dataclasses import dataclass
-
+from nws_sweep.analysis.remedies import Remedy, chosen
 from nws_sweep.model import choice
 from nws_sweep.records import Account, LoaderSettings, OtherLoader, Part, Trial
 from nws_sweep.units import counted, seconds, share
@@ -13,15 +12,30 @@ _PERSISTENT = "persistent_workers=True"
 # around it
 _STEP_LIMITS = 0.75
 _OF_THE_LOADER = (Part.MAKING, Part.SAMPLER, Part.MAIN, Part.STARTING)
-_CAUSES = {
-    Part.STEP: "the training step takes {}",
-    Part.MAKING: "making samples takes {}",
-    Part.SAMPLER: "the sampler takes {} in the main process",
-    Part.MAIN: "receiving batches takes {} in the main process",
-    Part.STARTING: "starting and ending workers takes {}",
-    Part.UNSEEN: "what is outside of DataLoaders and training steps takes {}",
+# cause and remedy
+_WORDS = {
+    Part.STEP: ("the training step takes {}", ""),
+    Part.MAKING: (
+        "making samples takes {}",
+        "cheaper samples save up to {}; more workers save nothing",
+    ),
+    Part.SAMPLER: (
+        "the sampler takes {} in the main process",
+        "a cheaper sampler saves up to {}; no num_workers does",
+    ),
+    Part.MAIN: (
+        "receiving batches takes {} in the main process",
+        "fewer and larger tensors in a batch save up to {}",
+    ),
+    Part.STARTING: (
+        "starting and ending workers takes {}",
+        f"{_PERSISTENT} saves {{}} of each later epoch",
+    ),
+    Part.UNSEEN: (
+        "what is outside of DataLoaders and training steps takes {}",
+        "look at what follows an epoch, such as saving: it takes {}",
+    ),
 }
-CHEAPER_SAMPLES = "cheaper samples save up to {}; more workers save nothing"
 
 
 def line(trial: Trial | None) -> str:
@@ -36,7 +50,9 @@ def line(trial: Trial | None) -> str:
 
 def account_of(trial: Trial | None) -> Account | None:
     """Where the time of a trial goes; None if it is unknown."""
-    return trial.measurement.account if trial and trial.measurement else None
+    if trial and trial.measurement:
+        return trial.measurement.account
+    return None
 
 
 def _shown(account: Account) -> list[Part]:
@@ -67,25 +83,15 @@ def _other(loader: OtherLoader) -> str:
 def to_change(account: Account, settings: LoaderSettings) -> Part | None:
     """The largest part that settings or code other than the training step change; None
     if no part is worth it."""
-    fixed = _fixed(settings)
-    largest = next(part for part in account.seconds if part not in fixed)
-    return largest if account.share(largest) >= choice.PROMISING else None
+    return next(iter(_worth_changing(account, settings)), None)
 
 
-def _fixed(settings: LoaderSettings) -> set[Part]:
-    """The parts that neither settings nor other code than the training step change."""
+def _worth_changing(account: Account, settings: LoaderSettings) -> list[Part]:
+    fixed = {Part.STEP}
     if settings.persistent_workers:
-        return {Part.STEP, Part.STARTING}  # workers start in the first epoch only
-    return {Part.STEP}
-
-
-@dataclass(frozen=True, slots=True)
-class Remedy:
-    """What to change, in words, and the share of the time that it saves at most, from 0
-    to 1."""
-
-    text: str
-    saved: float
+        fixed.add(Part.STARTING)  # workers start in the first epoch only
+    parts = [part for part in account.seconds if part not in fixed]
+    return [part for part in parts if account.share(part) >= choice.PROMISING]
 
 
 def limit(account: Account, part: Part | None) -> str:
@@ -99,10 +105,8 @@ def limit(account: Account, part: Part | None) -> str:
         return f"other loaders limit training: they take {takes} of the time"
     if part is Part.UNSEEN:
         return f"neither loader nor training step limits training: {takes} of the time is beside them"
-    waiting = sum(account.share(of_loader) for of_loader in _OF_THE_LOADER)
-    return (
-        f"the loader limits training: {share(waiting)} of the time is waiting for data"
-    )
+    waiting = share(sum(map(account.share, _OF_THE_LOADER)))
+    return f"the loader limits training: {waiting} of the time is waiting for data"
 
 
 def _is_of_step(account: Account) -> bool:
@@ -114,8 +118,8 @@ def cause(account: Account, part: Part | None) -> str:
     if part is None or _is_of_step(account):
         part = Part.STEP
     if part is Part.OTHERS:
-        return _cause_of_others(account)
-    return _takes(account, _CAUSES[part], account.seconds[part])
+        return _of_others(account)[0]
+    return _takes(account, _WORDS[part][0], account.seconds[part])
 
 
 def _takes(account: Account, text: str, part_s: float) -> str:
@@ -123,32 +127,28 @@ def _takes(account: Account, text: str, part_s: float) -> str:
     return f"{shown} ({seconds(part_s)} of {seconds(account.total_s)})"
 
 
-def _cause_of_others(account: Account) -> str:
-    worst, slowest = _restarted(account), _without_workers(account)
-    if worst is not None:
-        text = f"starting the workers of {worst.name} {counted(worst.starts, 'time')} takes {{}}"
-        return _takes(account, text, worst.starting_s)
-    if slowest is not None:
-        text = f"{slowest.name} loads without workers, which takes {{}}"
-        return _takes(account, text, slowest.called_s)
-    names = ", ".join(loader.name for loader in account.others)
-    return _takes(account, f"other loaders ({names}) take {{}}", account.others_s)
-
-
-def _restarted(account: Account) -> OtherLoader | None:
-    """The other loader whose workers start again and again, for much of the time; None
-    without any."""
+def _of_others(account: Account) -> tuple[str, Remedy]:
+    """The cause and the remedy: a loader whose workers start again and again, or one
+    without workers, if it takes much of the time; else all of them."""
+    much_s = choice.PROMISING * account.total_s
     worst = max(account.others, key=lambda loader: loader.starting_s)
-    is_much = worst.starting_s >= choice.PROMISING * account.total_s
-    return worst if worst.starts > 1 and is_much else None
-
-
-def _without_workers(account: Account) -> OtherLoader | None:
-    """The slowest other loader, if it takes much of the time and has no workers; else
-    None."""
+    if worst.starts > 1 and worst.starting_s >= much_s:
+        starts = counted(worst.starts, "time")
+        takes = f"starting the workers of {worst.name} {starts} takes {{}}"
+        text = f"one DataLoader of {worst.name} for all passes, with {_PERSISTENT}, saves {{}}"
+        saved_s = worst.starting_s * (1 - 1 / worst.starts)
+        remedy = Remedy(text, saved_s / account.total_s)
+        return _takes(account, takes, worst.starting_s), remedy
     slowest = max(account.others, key=lambda loader: loader.called_s)
-    is_much = slowest.called_s >= choice.PROMISING * account.total_s
-    return slowest if slowest.workers == 0 and is_much else None
+    if slowest.workers == 0 and slowest.called_s >= much_s:
+        takes = f"{slowest.name} loads without workers, which takes {{}}"
+        text = f"workers for the DataLoader of {slowest.name} save up to {{}}"
+        remedy = Remedy(text, slowest.called_s / account.total_s)
+        return _takes(account, takes, slowest.called_s), remedy
+    names = ", ".join(loader.name for loader in account.others)
+    takes = f"other loaders ({names}) take {{}}"
+    remedy = Remedy("tune the other loaders: they take {}", account.share(Part.OTHERS))
+    return _takes(account, takes, account.others_s), remedy
 
 
 def remedies(
@@ -158,8 +158,7 @@ def remedies(
     *,
     is_remade: bool = False,
 ) -> tuple[str, ...]:
-    """What to change next, the largest saving first; a second one only if it saves more
-    than half as much.
+    """What to change next, at most two (``analysis.remedies``).
 
     Args:
         account: The account.
@@ -169,49 +168,25 @@ def remedies(
         is_remade: Whether the program makes a DataLoader for each epoch, so that no
             workers can persist.
     """
-    possible = [instead] if instead else []
-    for part in account.seconds:
-        if part in _fixed(settings) or account.share(part) < choice.PROMISING:
-            continue
-        if part is not Part.MAKING:
-            possible.append(_remedy_of(account, part, is_remade=is_remade))
-        elif instead is None:
-            possible.append(Remedy(CHEAPER_SAMPLES, account.share(part)))
-        elif instead.saved <= account.share(part) / 2:
-            possible.append(
-                Remedy("cheaper samples save up to {}", account.share(part))
-            )
-    possible.sort(key=lambda remedy: -remedy.saved)
-    return tuple(
-        remedy.text.format(share(remedy.saved))
-        for remedy in possible[:2]
-        if remedy.saved > possible[0].saved / 2
-    )
+    possible = {}
+    for part in _worth_changing(account, settings):
+        possible[part] = _remedy_of(account, part, is_remade=is_remade)
+    first = next(iter(possible), None)
+    if instead and Part.MAKING in possible:
+        saved = possible.pop(Part.MAKING).saved
+        if instead.saved <= saved / 2:
+            possible[Part.MAKING] = Remedy("cheaper samples save up to {}", saved)
+    of_cause = [possible.pop(first)] if first in possible else []
+    others = [*possible.values()]
+    if instead:
+        (of_cause if first in _OF_THE_LOADER else others).append(instead)
+    return tuple(map(str, chosen(of_cause, others)))
 
 
 def _remedy_of(account: Account, part: Part, *, is_remade: bool) -> Remedy:
-    """What to do about a part other than making samples."""
     if part is Part.OTHERS:
-        return _remedy_of_others(account)
-    texts = {
-        Part.SAMPLER: "a cheaper sampler saves up to {}; no num_workers does",
-        Part.MAIN: "fewer and larger tensors in a batch save up to {}",
-        Part.STARTING: f"{_PERSISTENT} saves {{}} of each later epoch",
-        Part.UNSEEN: "look at what follows an epoch, such as saving: it takes {}",
-    }
+        return _of_others(account)[1]
+    _, text = _WORDS[part]
     if part is Part.STARTING and is_remade:
-        texts[part] = f"one DataLoader for all epochs, and {texts[part]}"
-    return Remedy(texts[part], account.share(part))
-
-
-def _remedy_of_others(account: Account) -> Remedy:
-    worst, slowest = _restarted(account), _without_workers(account)
-    if worst is not None:
-        saved_s = worst.starting_s * (1 - 1 / worst.starts)
-        text = f"one DataLoader of {worst.name} for all passes, with {_PERSISTENT}, saves {{}}"
-        return Remedy(text, saved_s / account.total_s)
-    if slowest is not None:
-        text = f"workers for the DataLoader of {slowest.name} save up to {{}}"
-        return Remedy(text, slowest.called_s / account.total_s)
-    takes = account.share(Part.OTHERS)
-    return Remedy("tune the other loaders: they take {}", takes)
+        text = f"one DataLoader for all epochs, and {text}"
+    return Remedy(text, account.share(part))

@@ -1,13 +1,17 @@
 """Diagnoses in words: what limits the epoch, what to change, and what that saves.
 Pure."""
 
+import itertools
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
+from nws_sweep.analysis import limits
 from nws_sweep.analysis.diagnosis import Diagnosis
-from nws_sweep.analysis.limits import LIMITS, Evidence, Remedy, roughly
+from nws_sweep.analysis.limits import LIMITS, Evidence, roughly
+from nws_sweep.analysis.remedies import Remedy, chosen
+from nws_sweep.model.bottlenecks import Bottleneck
 from nws_sweep.model.stages import Stage
 from nws_sweep.records import Part, SearchRecord, Trial, WholeBatches
 from nws_sweep.units import ROUGHLY, number, ratio, seconds, share
@@ -15,55 +19,50 @@ from nws_sweep.units import ROUGHLY, number, ratio, seconds, share
 _NEGLIGIBLE_GAIN = 0.01
 # ratio of two times or costs: a smaller one is seldom worth a change of the program
 _WORTH_A_LINE = 1.5
-_MOST_REMEDIES = 2
-# of what the first remedy saves: a second one that saves less is left out
-_AS_MUCH = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
+class Advice(NamedTuple):
     """What limits an epoch, and what to change.
 
     Attributes:
         cause: With its evidence, in at most twenty words.
-        remedies: The largest first.
-        limits: The names of the bottlenecks, of a cause that has another figure too.
+        remedies: At most two (``analysis.remedies``).
+        kind: What is equal for two configurations that need the same: the names of the
+            bottlenecks, and the remedies without figures.
     """
 
-    cause: str
-    remedies: tuple[Remedy, ...]
-    limits: str
-
-    @property
-    def kind(self) -> tuple[str, ...]:
-        """What is equal for two configurations that need the same: cause and remedies
-        without figures."""
-        return self.limits, *(remedy.text for remedy in self.remedies)
+    cause: str = ""
+    remedies: tuple[Remedy, ...] = ()
+    kind: tuple[str, ...] = ()
 
 
 def of(diagnosis: Diagnosis, stages: Sequence[Stage] = ()) -> Advice:
     """The cause of the largest part of the time, and the remedies that save most."""
     evidence = Evidence(diagnosis, stages)
-    remedies = sorted(_remedies(evidence), key=lambda remedy: -remedy.saved)
-    worth = []
-    for remedy in remedies[:_MOST_REMEDIES]:
-        if remedy.saved > _AS_MUCH * remedies[0].saved:
-            worth.append(remedy)
+    named = " and ".join(LIMITS[limit].name for limit in _named(diagnosis))
+    remedies = chosen(*_remedies(evidence))
     return Advice(
-        cause=_cause(evidence), remedies=tuple(worth), limits=_limits(evidence)
+        cause=_cause(evidence, named),
+        remedies=remedies,
+        kind=(named, *(remedy.text for remedy in remedies)),
     )
+
+
+def _named(diagnosis: Diagnosis) -> Sequence[Bottleneck]:
+    """The bottlenecks that a cause names: those that limit together, or the first."""
+    return diagnosis.bottlenecks[: None if diagnosis.together else 1]
 
 
 def details(diagnosis: Diagnosis) -> Iterator[str]:
     """What is saved without each bottleneck, how busy the CPUs are, costs that depend on
-    the position, other settings, and the upper bound of what a faster loader saves."""
+    the position, other settings, and the upper bound of what a faster loader
+    saves."""
     if diagnosis.is_noisy:
         return
-    evidence = Evidence(diagnosis, ())
     yield from _savings(diagnosis)
-    yield evidence.busy
+    yield _utilization(diagnosis)
     yield from filter(None, (_dear_transfer(diagnosis), _more_workers(diagnosis)))
-    yield from _further(diagnosis)
+    yield from filter(None, _further(diagnosis))
 
 
 def _savings(diagnosis: Diagnosis) -> Iterator[str]:
@@ -75,48 +74,50 @@ def _savings(diagnosis: Diagnosis) -> Iterator[str]:
         yield f"{without} the epoch would take {share(saved_share)} less"
 
 
-def _limits(evidence: Evidence) -> str:
-    """The names of what limits together, or of the first limit."""
-    bottlenecks = evidence.diagnosis.bottlenecks
-    if not evidence.diagnosis.together:
-        bottlenecks = bottlenecks[:1]
-    return " and ".join(LIMITS[limit].name for limit in bottlenecks)
+def _utilization(diagnosis: Diagnosis) -> str:
+    cpu_s, batch_s = diagnosis.measured.cpu_s, diagnosis.batch_s
+    if cpu_s is None or not batch_s:
+        return "CPU time unknown"
+    utilization = share(min(1.0, cpu_s / (diagnosis.replayed.best.cpus * batch_s)))
+    return f"CPU utilization {utilization}, {seconds(cpu_s)} of CPU time per batch"
 
 
-def _cause(evidence: Evidence) -> str:
+def _cause(evidence: Evidence, named: str) -> str:
     diagnosis = evidence.diagnosis
-    first = next(iter(diagnosis.bottlenecks), None)
     if diagnosis.together:
         alone = "without one alone the epoch is hardly shorter"
-        return f"{_limits(evidence)} limit together: {alone}"
+        return f"{named} limit together: {alone}"
+    first = next(iter(diagnosis.bottlenecks), None)
+    transfer = _dear_transfer(diagnosis)
     # why no workers are best; a training step or a sampler is a better reason
-    if first is None or first.part is Part.MAKING:
-        transfer = _dear_transfer(diagnosis)
-        if transfer:
-            return transfer
+    if transfer and (first is None or first.part is Part.MAKING):
+        return transfer
+    if first is not None:
+        return LIMITS[first].cause(evidence)
     indexed = _worth_indexing(diagnosis.result)
-    if first is None and indexed is not None:
-        times = number(indexed.samples_s / indexed.whole_s, ROUGHLY)
-        return (
-            f"samples are collated one by one; whole batches load {times} times as fast"
-        )
-    if first is None:
+    if indexed is None:
         return (
             "no single cost limits: removing any saves less than a tenth of the epoch"
         )
-    return LIMITS[first].cause(evidence)
+    times = number(indexed.samples_s / indexed.whole_s, ROUGHLY)
+    return f"samples are collated one by one; whole batches load {times} times as fast"
 
 
-def _remedies(evidence: Evidence) -> Iterator[Remedy]:
+def _remedies(evidence: Evidence) -> tuple[list[Remedy], list[Remedy]]:
+    """What to change about the cause, and what else."""
     diagnosis = evidence.diagnosis
+    of_limits: list[list[Remedy]] = []
     if not diagnosis.together:
         for limit in diagnosis.bottlenecks:
-            yield from LIMITS[limit].remedies(evidence)
-    for setting, saved in diagnosis.suggestions.items():
-        yield Remedy(f"{setting} saves {{}} of the epoch", saved)
+            of_limits.append([*limits.remedies(limit, evidence)])
+    others = [*itertools.chain(*of_limits[1:]), *limits.suggested(diagnosis)]
     for workers, saved in diagnosis.more_workers.items():
-        yield Remedy(f"{workers} saves {{}} of the epoch: raise max_workers", saved)
-    yield from _index_whole_batches(diagnosis)
+        text = f"{workers} saves {{}} of the epoch: raise max_workers"
+        others.append(Remedy(text, saved))
+    indexing = [*_index_whole_batches(diagnosis)]
+    if not diagnosis.bottlenecks:
+        return indexing, others
+    return of_limits[0] if of_limits else [], [*others, *indexing]
 
 
 def fed_steps(workers_of: Mapping[float, int | None]) -> str:
@@ -143,20 +144,14 @@ def _further(diagnosis: Diagnosis) -> Iterator[str]:
             "timing only the beginning would mislead"
         )
     facts = diagnosis.result.facts
-    uneven = (
-        uneven_workers(diagnosis.best) if facts is not None and facts.iterable else ""
-    )
-    if uneven:
-        yield uneven
+    if facts and facts.iterable:
+        yield uneven_workers(diagnosis.best)
     for setting, saved in diagnosis.suggestions.items():
         yield f"{setting} would save {share(saved)} of the epoch (predicted)"
     if diagnosis.has_step and step_share:
-        bound = 1 / step_share
-        gain = (
-            f"speed up training {ratio(bound)}"
-            if bound - 1 > _NEGLIGIBLE_GAIN
-            else "not speed up training"
-        )
+        gain = "not speed up training"
+        if 1 / step_share - 1 > _NEGLIGIBLE_GAIN:
+            gain = f"speed up training {ratio(1 / step_share)}"
         yield f"upper bound: an infinitely fast loader would {gain}"
 
 
@@ -167,24 +162,19 @@ def uneven_workers(trial: Trial) -> str:
     All of them take turns, so that it holds them up. Each had a batch after its first
     one.
     """
-    worker_count = max(1, trial.num_workers)
     busy_s: dict[int, list[float]] = {}
     for record in trial.records:
-        busy_s.setdefault(record.number % worker_count, []).append(record.cost.making_s)
-    sums_s = {
-        worker: sum(batches_s[1:])
-        for worker, batches_s in busy_s.items()
-        if len(batches_s) > 1
-    }
+        worker = record.number % max(1, trial.num_workers)
+        busy_s.setdefault(worker, []).append(record.cost.making_s)
+    sums_s = {w: sum(costs[1:]) for w, costs in busy_s.items() if len(costs) > 1}
     if len(sums_s) < 2:
         return ""
-    slowest = max(sums_s, key=lambda worker: sums_s[worker])
-    others_s = statistics.median(
-        spent_s for worker, spent_s in sums_s.items() if worker != slowest
-    )
-    if sums_s[slowest] < _WORTH_A_LINE * others_s:
+    slowest = max(sums_s, key=sums_s.__getitem__)
+    slowest_s = sums_s.pop(slowest)
+    others_s = statistics.median(sums_s.values())
+    if slowest_s < _WORTH_A_LINE * others_s:
         return ""
-    took = f"worker {slowest} took {ratio(sums_s[slowest] / others_s)} as long as the others"
+    took = f"worker {slowest} took {ratio(slowest_s / others_s)} as long as the others"
     return f"{took}: shards of equal cost would let all workers end together"
 
 
@@ -195,14 +185,11 @@ def on_samples(result: SearchRecord) -> tuple[str, ...]:
 
 def _whole_batches(result: SearchRecord) -> Iterator[str]:
     """How whole batches are indexed, and what was measured, if it is worth it."""
-    facts, loader, indexed = (
-        result.facts,
-        result.configuration.loader,
-        _worth_indexing(result),
-    )
-    if facts is None or indexed is None:
+    loader, indexed = result.configuration.loader, _worth_indexing(result)
+    if indexed is None:
         return
-    sampler = "RandomSampler" if facts.is_shuffled else "SequentialSampler"
+    is_shuffled = result.facts is not None and result.facts.is_shuffled
+    sampler = "RandomSampler" if is_shuffled else "SequentialSampler"
     batches = f"BatchSampler({sampler}(dataset), {loader.batch_size}, drop_last={loader.drop_last})"
     tried = f"{seconds(indexed.whole_s)} instead of {seconds(indexed.samples_s)}"
     times = ratio(indexed.samples_s / indexed.whole_s)
@@ -222,12 +209,10 @@ def _threads_beside(trials: Sequence[Trial]) -> Iterator[str]:
     all_s = math.fsum(max(0.0, batch.all_cpu_s - batch.overhead_s) for batch in batches)
     if all_s > _WORTH_A_LINE * worker_s:
         line = f"threads beside the worker's own use {share(1 - worker_s / all_s)} of the CPU time of making batches"
-        pools = next((batch.pools for batch in reversed(batches) if batch.pools), "")
+        pools = [batch.pools for batch in batches if batch.pools]
         if pools:
-            line += (
-                f"; libraries with several threads in a worker: {pools}; "
-                "fewer, set in worker_init_fn, may be as fast"
-            )
+            line += f"; libraries with several threads in a worker: {pools[-1]}"
+            line += "; fewer, set in worker_init_fn, may be as fast"
         yield line
 
 
@@ -235,11 +220,9 @@ def _index_whole_batches(diagnosis: Diagnosis) -> Iterator[Remedy]:
     """The remedy, if it is worth a change of the program."""
     indexed = _worth_indexing(diagnosis.result)
     if indexed is not None:
-        saved = diagnosis.account.share(Part.MAKING) * (
-            1 - indexed.whole_s / indexed.samples_s
-        )
-        text = "indexing whole batches (batch_size=None, a BatchSampler) saves about {}"
-        yield Remedy(f"{text} of the epoch", saved)
+        saved = 1 - indexed.whole_s / indexed.samples_s
+        text = "indexing whole batches (batch_size=None, a BatchSampler) saves about {} of the epoch"
+        yield Remedy(text, diagnosis.account.share(Part.MAKING) * saved)
 
 
 def _worth_indexing(result: SearchRecord) -> WholeBatches | None:

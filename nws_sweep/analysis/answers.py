@@ -10,8 +10,9 @@ from nws_sweep.analysis import what_if
 from nws_sweep.analysis.time_ratios import ratio_of
 from nws_sweep.model import choice
 from nws_sweep.model.known import FEW_CPUS
-from nws_sweep.records import LoaderSettings, SearchRecord, Status, Trial, Verdict
-from nws_sweep.units import ROUGHLY, number, ratio, seconds
+from nws_sweep.model.time_limit import limit_s
+from nws_sweep.records import LoaderSettings, SearchRecord, Status, Trial
+from nws_sweep.units import ROUGHLY, listed, number, seconds
 
 NOTHING_MEASURED = "nothing could be measured"
 _MOST_NAMED = 3  # settings that are as fast
@@ -44,20 +45,20 @@ class Answer:
 
     @property
     def rows(self) -> list[tuple[str, str]]:
-        """The lines below the first as pairs of a label and its text."""
-        rows = [("note", self.note), ("why", self.why)]
+        """The lines as pairs of a label and its text; the first has no label."""
+        rows = [("", self.answer), ("note", self.note), ("why", self.why)]
         rows += [("next", "; ".join(self.remedies)), ("cost", self.cost)]
         return [(label, text) for label, text in rows if text]
 
     @property
     def lines(self) -> list[str]:
         """The lines as plain text, at most five."""
-        return [self.answer, *(line(label, text) for label, text in self.rows)]
+        return [line(*row) for row in self.rows]
 
 
 def line(label: str, text: str) -> str:
-    """A line below the first."""
-    return f"{label:<6} {text}"
+    """A row as plain text."""
+    return f"{label:<6} {text}" if label else text
 
 
 def line_of_search(result: SearchRecord, best: Trial | None) -> str:
@@ -74,14 +75,11 @@ def line_of_search(result: SearchRecord, best: Trial | None) -> str:
         return NOTHING_MEASURED
     if status is Status.UNDECIDED:
         return _undecided(result, best)
-    gain = ", ".join(_gains(result, best))
-    still_open = what_is_open(result)
+    line, still_open = settings_of(result, best), what_is_open(result)
     if status is Status.PROVISIONAL:
-        line = f"{settings_of(result, best)} so far"
-        still_open = f"not certain: {still_open}"
-    else:
-        line = settings_of(result, best)
-    return f"{line}{_GAP}{'; '.join(filter(None, (gain, still_open)))}"
+        line, still_open = f"{line} so far", f"not certain: {still_open}"
+    texts = ", ".join(_gains(result, best)), still_open
+    return f"{line}{_GAP}{'; '.join(filter(None, texts))}"
 
 
 def settings_of(result: SearchRecord, best: Trial) -> str:
@@ -93,20 +91,20 @@ def settings_of(result: SearchRecord, best: Trial) -> str:
 
 def what_is_open(result: SearchRecord) -> str:
     """Why more measuring, or another search, may change the answer; empty if nothing is
-    open."""
-    if result.verdict and result.verdict.tied:
-        return about_ties(result.verdict)
-    return result.doubt
+    open.
 
-
-def about_ties(verdict: Verdict) -> str:
-    """Names the settings that may be as fast as the recommended ones, and the time to
-    decide."""
-    chosen = verdict.recommended
+    Settings that may be as fast are named with the time to decide, unless the search
+    may not take that long.
+    """
+    verdict = result.verdict
+    if not verdict or not verdict.tied:
+        return result.doubt
     tied = sorted(verdict.tied, key=choice.size)
-    names = [_beside(chosen, settings) for settings in tied]
-    more = seconds(verdict.seconds_to_decide or 0.0, ROUGHLY)
-    return f"{_listed(names)} may be as fast, about {more} more decide"
+    line = f"{_listed(verdict.recommended, tied, 'or')} may be as fast"
+    more_s = verdict.seconds_to_decide
+    if more_s is None or more_s > limit_s(result.configuration):
+        return line
+    return f"{line}, about {seconds(more_s, ROUGHLY)} more decide"
 
 
 def cost_of(result: SearchRecord, best: Trial | None) -> str:
@@ -122,67 +120,54 @@ def cost_of(result: SearchRecord, best: Trial | None) -> str:
 
 def _gains(result: SearchRecord, best: Trial) -> Iterator[str]:
     """How much faster the best is than no workers, or else than the fastest other
-    settings; then what is as fast."""
-    compared = _compared(result, best)
-    if not compared:
-        if not result.doubt:
-            yield "nothing else could be measured"
+    settings; then what is as fast, but for what is still open."""
+    measured = [trial for trial in result.trials if trial.objective_s is not None]
+    others = [trial for trial in measured if trial.settings != best.settings]
+    if not others and not result.doubt:
+        yield "nothing else could be measured"
+    if not others:
         return
-    baseline = _baseline(compared, best)
+
+    def rank(trial: Trial) -> tuple[bool, float]:
+        return bool(best.num_workers and trial.num_workers), trial.objective_s or 0.0
+
+    baseline = min(others, key=rank)
     gain = ratio_of(best, baseline)
     if gain:
         yield gain.as_fast_as(_beside(best.settings, baseline.settings))
-    compared.remove(baseline)
-    equal = _as_fast(result, best, compared)
-    if names := [_beside(best.settings, trial.settings) for trial in equal]:
-        yield f"as fast as {_listed(names)}"
-
-
-def _baseline(compared: Sequence[Trial], best: Trial) -> Trial:
-    """The trial without workers; the fastest, if the best is without workers itself, or
-    none of them is."""
-    for trial in compared:
-        if best.num_workers and not trial.num_workers:
-            return trial
-    return min(compared, key=lambda trial: trial.objective_s or 0.0)
-
-
-def _as_fast(
-    result: SearchRecord, best: Trial, compared: Sequence[Trial]
-) -> Iterator[Trial]:
-    """The trials whose ratio to the best may be 1, and is 1 but for the tolerance;
-    without those that are still open."""
+    others.remove(baseline)
     tied = result.verdict.tied if result.verdict else ()
+    equal = [
+        trial.settings
+        for trial in sorted(others, key=lambda trial: trial.num_workers)
+        if trial.settings not in tied and _is_as_fast(result, best, trial)
+    ]
+    if equal:
+        yield f"as fast as {_listed(best.settings, equal, 'and')}"
+
+
+def _is_as_fast(result: SearchRecord, best: Trial, compared: Trial) -> bool:
+    """Whether the ratio may be 1, and is 1 but for the tolerance."""
+    gain = ratio_of(best, compared)
+    if gain is None or gain.half_width is None:
+        return False
     close = math.log1p(result.configuration.search.tolerance)
-    for trial in compared:
-        gain = ratio_of(best, trial)
-        if gain is None or gain.half_width is None or gain.is_certain:
-            continue
-        if abs(gain.log) <= close and trial.settings not in tied:
-            yield trial
-
-
-def _compared(result: SearchRecord, best: Trial) -> list[Trial]:
-    """The measured trials beside the best, ascending by num_workers."""
-    compared = []
-    for trial in result.trials:
-        if trial.objective_s is not None and trial.settings != best.settings:
-            compared.append(trial)
-    return sorted(compared, key=lambda trial: trial.num_workers)
+    return abs(gain.log) <= min(gain.half_width, close)
 
 
 def _beside(best: LoaderSettings, compared: LoaderSettings) -> str:
-    """Names settings by what tells them from the best: the number of workers, if that
-    differs."""
+    """Names settings by what tells them from the best: the number of workers, or what
+    else differs."""
     if compared.num_workers != best.num_workers:
         return str(compared.num_workers)
-    return f"{compared.num_workers} {compared.differing(best)}".rstrip()
+    return compared.differing(best)
 
 
-def _listed(names: Sequence[str]) -> str:
-    distinct = [*dict.fromkeys(names)]
-    shown = ", ".join(distinct[:_MOST_NAMED])
-    return f"{shown}, ..." if len(distinct) > _MOST_NAMED else shown
+def _listed(best: LoaderSettings, compared: Sequence[LoaderSettings], last: str) -> str:
+    """Names settings as ``4, 8 or pin_memory=true``, numbers of workers first."""
+    names = [*dict.fromkeys(_beside(best, settings) for settings in compared)]
+    names.sort(key=lambda name: not name.isdigit())
+    return listed(names, _MOST_NAMED, last)
 
 
 def _undecided(result: SearchRecord, best: Trial) -> str:
@@ -194,7 +179,7 @@ def _undecided(result: SearchRecord, best: Trial) -> str:
     workers, speed_up = recorded.promising()
     if workers in result.measured_numbers:
         return f"{line}; no other is predicted to be faster"
-    times = ratio(speed_up).rstrip("x")
+    times = number(speed_up, ROUGHLY)
     return f"{line}; {workers} is predicted {times} times as fast as {best.num_workers}"
 
 
@@ -209,14 +194,11 @@ def load(results: Sequence[SearchRecord]) -> str:
     ]
     if not used or max(used) < FEW_CPUS:
         return ""
-    least, most = f"{min(used):.1f}", f"{max(used):.1f}"
-    share = (
-        f"{statistics.fmean(used):.1f}"
-        if max(used) - min(used) < FEW_CPUS
-        else f"{least} to {most}"
-    )
-    totals = sorted(
-        {result.host.usable_cores or result.host.usable_cpus for result in results}
-    )
-    cpus = f"{' or '.join(f'{total:g}' for total in totals)} CPU{'' if totals == [1] else 's'}"
+    share = f"{min(used):.1f} to {max(used):.1f}"
+    if max(used) - min(used) < FEW_CPUS:
+        share = f"{statistics.fmean(used):.1f}"
+    hosts = [result.host for result in results]
+    totals = sorted({host.usable_cores or host.usable_cpus for host in hosts})
+    numbers = " or ".join(f"{total:g}" for total in totals)
+    cpus = f"{numbers} CPU{'' if totals == [1] else 's'}"
     return f"other programs used {share} of {cpus}: measure again without them"

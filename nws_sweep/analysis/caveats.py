@@ -62,11 +62,10 @@ def on(
 
     What is open stands in the first line (``answers.line_of_search``).
     """
-    wrong = [
-        trial for trial in result.trials if trial.state is TrialState.WRONG_SAMPLES
-    ]
-    if wrong:
-        yield f"num_workers={wrong[0].num_workers} is excluded: {wrong[0].reason}"
+    for trial in result.trials:
+        if trial.state is TrialState.WRONG_SAMPLES:
+            yield f"num_workers={trial.num_workers} is excluded: {trial.reason}"
+            break
     if best is not None:
         yield from [*_against(result, best)][1:]
         yield from _about_edge(diagnosis)
@@ -80,17 +79,10 @@ def on(
 
 def _about_workers(trials: Sequence[Trial]) -> Iterator[str]:
     workers = [trial for trial in trials if trial.num_workers]
-    no_failures = (TrialState.WRONG_SAMPLES, TrialState.INTERRUPTED)
-    reasons = []
-    for trial in workers:
-        if (
-            trial.objective_s is None
-            and trial.reason
-            and trial.state not in no_failures
-        ):
-            reasons.append(trial.reason)
-    if reasons and len(reasons) == len(workers):
-        yield f"every num_workers above 0 failed: {reasons[0]}"
+    no_failures = (TrialState.OK, TrialState.WRONG_SAMPLES, TrialState.INTERRUPTED)
+    failed = [trial for trial in workers if trial.state not in no_failures]
+    if failed and failed == workers:
+        yield f"every num_workers above 0 failed: {failed[0].reason}"
 
 
 def _about_edge(diagnosis: Diagnosis | None) -> Iterator[str]:
@@ -104,10 +96,8 @@ def _about_edge(diagnosis: Diagnosis | None) -> Iterator[str]:
 
 def _about_dataset(result: SearchRecord, best: Trial) -> Iterator[str]:
     """Says what each worker keeps for itself."""
-    if (
-        best.settings.persistent_workers
-        and not result.configuration.loader.persistent_workers
-    ):
+    was_chosen = not result.configuration.loader.persistent_workers
+    if best.settings.persistent_workers and was_chosen:
         yield (
             "persistent_workers=true keeps each worker's copy of the dataset: what the program changes in the dataset "
             "between two epochs does not reach the workers"
@@ -118,14 +108,10 @@ def _about_dataset(result: SearchRecord, best: Trial) -> Iterator[str]:
 def _about_objects(result: SearchRecord) -> Iterator[str]:
     """A line for each attribute of the dataset with many Python objects, if workers are
     forked."""
-    workers = [
-        trial.settings
-        for trial in result.trials
-        if trial.num_workers and trial.measurement
-    ]
-    if result.facts is None or not workers:
+    measured = [trial.settings for trial in result.trials if trial.measurement]
+    most = max(measured, key=lambda settings: settings.num_workers, default=None)
+    if result.facts is None or not most or not most.num_workers:
         return
-    most = max(workers, key=lambda settings: settings.num_workers)
     if (most.multiprocessing_context or processes.start_method()) != "fork":
         return
     for store in result.facts.objects:
@@ -138,38 +124,30 @@ def _about_objects(result: SearchRecord) -> Iterator[str]:
 
 
 def _about_noise(trials: Sequence[Trial]) -> Iterator[str]:
-    noises = [
-        (trial.noise, f"num_workers={trial.num_workers}")
-        for trial in trials
-        if trial.noise is not None
-    ]
+    measured = [trial for trial in trials if trial.noise is not None]
     for name, limit, line in _DISTURBANCES:
-        values = [(getattr(noise, name), candidate) for noise, candidate in noises]
-        value, candidate = max(values, default=(0.0, ""))
-        if value > limit:
-            yield line.format(
-                value=value, share=units.share(value), candidate=candidate
-            )
+        shares = {getattr(t.noise, name): t.num_workers for t in measured}
+        most = max(shares, default=0.0)
+        if most > limit:
+            candidate = f"num_workers={shares[most]}"
+            yield line.format(share=units.share(most), candidate=candidate)
 
 
 def on_all(results: Sequence[SearchRecord]) -> list[str]:
     """Lists the warnings that concern all configurations of a grid."""
-    lines = []
-    if mixed := unlike_machines(results):
-        lines.append(mixed)
-    for result in results:
-        if (
-            result.configuration.loader.pin_memory
-            and result.facts
-            and result.facts.accelerator is None
-        ):
-            lines.append("pin_memory=true has no effect here: there is no accelerator")
-            break
-    if results and all(_copies_unpinned(result) for result in results):
+    lines = [*filter(None, [unlike_machines(results)])]
+    if any(map(_pins_in_vain, results)):
+        lines.append("pin_memory=true has no effect here: there is no accelerator")
+    if results and all(map(_copies_unpinned, results)):
         lines.append(
             "pin_memory=true was not tried: batches may be copied faster to the accelerator (add it to settings)"
         )
     return lines
+
+
+def _pins_in_vain(result: SearchRecord) -> bool:
+    has_none = result.facts is not None and result.facts.accelerator is None
+    return has_none and result.configuration.loader.pin_memory
 
 
 def unlike_machines(results: Sequence[SearchRecord]) -> str:
@@ -187,36 +165,22 @@ def machine(result: SearchRecord) -> str:
     empty if nothing was."""
     if not result.trials:  # the host of a lost job is unknown
         return ""
-    host, accelerator = result.host, result.facts.accelerator if result.facts else None
+    host, cpus = result.host, units.counted(result.host.usable_cpus, "CPU")
     # usable memory differs a little between equal machines
     memory = units.memory(float(f"{host.memory_bytes:.1e}"))
-    return ", ".join(
-        filter(
-            None,
-            (
-                host.cpu_model,
-                units.counted(host.usable_cpus, "CPU"),
-                memory,
-                accelerator,
-            ),
-        )
-    )
+    accelerator = result.facts.accelerator if result.facts else None
+    return ", ".join(filter(None, (host.cpu_model, cpus, memory, accelerator)))
 
 
 def _copies_unpinned(result: SearchRecord) -> bool:
     """Whether a training step may copy batches to an accelerator, and page-locked
     memory was not an option."""
-    configuration = result.configuration
-    if (
-        result.facts is None
-        or result.facts.accelerator is None
-        or configuration.loader.pin_memory
-    ):
+    configuration, search = result.configuration, result.configuration.search
+    if result.facts is None or result.facts.accelerator is None:
         return False
-    if configuration.search.strategy == ONLINE_STRATEGY:  # which has no such setting
+    if search.strategy == ONLINE_STRATEGY:  # which has no such setting
         return False
-    is_searched = "pin_memory" in configuration.search.searched(configuration.loader)
-    return (
-        not is_searched
-        and configuration.training_step.get("_target_") not in _WITHOUT_A_DEVICE
-    )
+    if configuration.training_step.get("_target_") in _WITHOUT_A_DEVICE:
+        return False
+    is_searched = "pin_memory" in search.searched(configuration.loader)
+    return not is_searched and not configuration.loader.pin_memory

@@ -64,6 +64,13 @@ class Diagnosis:
         return self.measured.account or Account(step_s=0.0, making_s=0.0)
 
     @property
+    def batch_s(self) -> float:
+        """Seconds of a batch; 0 if unknown."""
+        if self.measured.batch_s:
+            return self.measured.batch_s.value
+        return (self.measured.step_s or 0.0) + (self.measured.wait_s or 0.0)
+
+    @property
     def is_noisy(self) -> bool:
         """Whether noise hides the bottlenecks."""
         return Bottleneck.NOISE in self.saved
@@ -110,15 +117,12 @@ class Diagnosis:
 
         Empty if they do not promise enough for their price.
         """
-        candidates, best = (
-            self.result.configuration.search.candidates,
-            self.best.num_workers,
-        )
+        candidates = self.result.configuration.search.candidates
+        best = self.best.num_workers
         if self.is_noisy or len(candidates) == 1 or best != max(candidates):
             return {}
-        return self._promising(
-            "num_workers", [factor * max(1, best) for factor in (2, 4)]
-        )
+        base = max(1, best)
+        return self._promising("num_workers", [2 * base, 4 * base])
 
     def _promising(self, name: str, values: Iterable[Any]) -> dict[str, float]:
         """Predicts which value of a setting ``model.choice`` would measure, and what it
@@ -132,7 +136,9 @@ class Diagnosis:
         chosen = choice.promising(
             best_s, costs_s, self.result.configuration.search.tolerance
         )
-        return {variants[chosen]: self.replayed.saved_with(chosen)} if chosen else {}
+        if chosen:
+            return {variants[chosen]: self.replayed.saved_with(chosen)}
+        return {}
 
 
 def diagnose(result: SearchRecord, best: Trial | None) -> Diagnosis | None:
@@ -169,10 +175,11 @@ def _has_in_order(torch: str) -> bool:
 def refused_by(result: SearchRecord, best: Trial) -> tuple[Trial, ...]:
     """Selects the trials with more workers than the best that did not fit, ascending by
     workers."""
-    refused = [
-        trial for trial in what_if.worker_trials(result) if trial.state in _DID_NOT_FIT
-    ]
-    return tuple(trial for trial in refused if trial.num_workers > best.num_workers)
+    refused = []
+    for trial in what_if.worker_trials(result):
+        if trial.state in _DID_NOT_FIT and trial.num_workers > best.num_workers:
+            refused.append(trial)
+    return tuple(refused)
 
 
 def _allowed(result: SearchRecord, best: Trial) -> Sequence[int]:
@@ -200,15 +207,13 @@ def _with_savings(diagnosis: Diagnosis) -> Diagnosis:
     def rank(bottleneck: Bottleneck) -> tuple[float, float]:
         return -diagnosis.account.share(bottleneck.part), -saved[bottleneck]
 
-    limiting = [
-        bottleneck
+    limiting = {
+        bottleneck: saved[bottleneck]
         for bottleneck in sorted(saved, key=rank)
         if saved[bottleneck] >= _LEAST_SAVED
-    ]
+    }
     if limiting:
-        return replace(
-            diagnosis, saved={bottleneck: saved[bottleneck] for bottleneck in limiting}
-        )
+        return replace(diagnosis, saved=limiting)
     pairs = {
         pair: replayed.saved(*pair)
         for pair in itertools.combinations(sorted(costs, key=rank), 2)
@@ -226,7 +231,6 @@ def _costs(diagnosis: Diagnosis) -> list[Bottleneck]:
         costs.append(Bottleneck.STEP)
     if not diagnosis.replayed.best.persistent_workers:
         costs.append(Bottleneck.STARTUP)
-    costs.append(
-        Bottleneck.TRANSFER if diagnosis.best.num_workers else Bottleneck.COMPETITION
-    )
-    return costs
+    if diagnosis.best.num_workers:
+        return [*costs, Bottleneck.TRANSFER]
+    return [*costs, Bottleneck.COMPETITION]

@@ -3,7 +3,7 @@ and tables are rendered."""
 
 import functools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,10 +64,6 @@ class ConfigurationSummary:
     label: str
     # the fastest trial so far, if workers cost a price; see ``answer``
     best: Trial | None
-    # speed-up over num_workers=0: its time / the time of the best
-    gain_over_zero: Ratio | None
-    # speed-up over num_workers = usable CPUs (reference)
-    gain_over_reference: Ratio | None
     # names of the DataLoader settings that were searched, or that vary in the grid
     searched: tuple[str, ...]
     is_only: bool = False  # no other configuration was measured
@@ -78,12 +74,12 @@ class ConfigurationSummary:
         return "" if self.is_only else f"{self.label}\n"
 
     @functools.cached_property
-    def conclusions(self) -> "Conclusions":
+    def conclusions(self) -> Conclusions:
         """What the records of batches say; they are read from the disk, and not kept
         for several configurations."""
         recorded, best = self.run.recorded, self.best
         diagnosis = diagnose(recorded, best)
-        advised: Advice | None = None
+        advised = Advice()
         details: list[str] = []
         if best and diagnosis:
             stages = stages_of(recorded, best, diagnosis.replayed)
@@ -102,11 +98,11 @@ class ConfigurationSummary:
             answer=Answer(
                 answer=answers.line_of_search(recorded, best),
                 note=caveats.note(recorded, best),
-                why=advised.cause if advised else "",
-                remedies=tuple(map(str, advised.remedies)) if advised else (),
+                why=advised.cause,
+                remedies=tuple(map(str, advised.remedies)),
                 cost=answers.cost_of(recorded, best),
             ),
-            kind=(settings, *(advised.kind if advised else ())),
+            kind=(settings, *advised.kind),
             details=tuple(filter(None, details)),
             warnings=tuple(caveats.on(recorded, best, diagnosis)),
         )
@@ -131,16 +127,16 @@ class ConfigurationSummary:
     def answer(self) -> Trial | None:
         """The recommended trial; None if nothing was measured, or only the candidates
         that are measured first."""
-        return None if self.status is Status.UNDECIDED else self.best
+        if self.status is Status.UNDECIDED:
+            return None
+        return self.best
 
     @property
     def diagnosis(self) -> Diagnosis | None:
         """The bottlenecks at the best setting; None if batches were not recorded."""
-        return (
-            self.conclusions.diagnosis
-            if self.is_only
-            else diagnose(self.run.recorded, self.best)
-        )
+        if self.is_only:
+            return self.conclusions.diagnosis
+        return diagnose(self.run.recorded, self.best)
 
     @functools.cached_property
     def stages(self) -> tuple[Stage, ...]:
@@ -165,7 +161,9 @@ class ConfigurationSummary:
     @property
     def project(self) -> ProjectFacts | None:
         """The project config from which the loader was made; None if there is none."""
-        return self.run.result.facts.project if self.run.result.facts else None
+        if self.run.result.facts:
+            return self.run.result.facts.project
+        return None
 
     @property
     def best_rate(self) -> float:
@@ -180,9 +178,8 @@ class ConfigurationSummary:
     @property
     def trials(self) -> tuple[Trial, ...]:
         """All trials, ascending by num_workers."""
-        return tuple(
-            sorted(self.run.result.trials, key=lambda trial: trial.num_workers)
-        )
+        trials = self.run.result.trials
+        return tuple(sorted(trials, key=lambda trial: trial.num_workers))
 
     @property
     def worker_trials(self) -> tuple[Trial, ...]:
@@ -190,11 +187,21 @@ class ConfigurationSummary:
         after it."""
         return what_if.worker_trials(self.run.result)
 
+    def gain_over(self, num_workers: int | None) -> Ratio | None:
+        """Its time / the time of the best, such as over no workers or over the
+        reference, the usable CPUs; None without either time."""
+        for trial in self.worker_trials:
+            if self.best and trial.num_workers == num_workers:
+                return ratio_of(self.best, trial)
+        return None
+
     @property
     def changed_settings(self) -> str:
         """Settings of the best that differ from the configuration, other than
         num_workers, as ``key=value``."""
-        return self.configuration.differing(self.best.settings) if self.best else ""
+        if self.best:
+            return self.configuration.differing(self.best.settings)
+        return ""
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots, for cached properties
@@ -206,9 +213,8 @@ class Summary:
     configurations: tuple[ConfigurationSummary, ...]
     # identifying columns whose values differ between configurations, and ``dataset``
     varying: tuple[str, ...]
-    searched_others: bool  # True if other settings were searched after num_workers
     warnings: tuple[str, ...]  # lines that concern all configurations
-    # a line with the reason for each trial or configuration that could not be measured
+    # a line with each reason why trials or a configuration could not be measured
     failures: tuple[str, ...]
 
     @functools.cached_property
@@ -223,44 +229,42 @@ class Summary:
 
         None if nothing was measured.
         """
-        measured = (c for c in self.configurations if c.best)
-        return max(
-            measured, key=lambda c: (c.answer is not None, c.best_rate), default=None
-        )
+        return fastest_of(self.configurations)
 
     @property
     def rate_unit(self) -> str:
         """The unit of ``ConfigurationSummary.rate``: of an epoch, unless the length of
         one is unknown."""
-        return f"samples per second{' of an epoch' if self.has_lengths else ''}"
-
-    @functools.cached_property
-    def has_lengths(self) -> bool:
-        """Whether the length of an epoch of all measured candidates is known."""
         trials = (trial for c in self.configurations for trial in c.worker_trials)
-        return all(trial.batches for trial in trials if trial.objective_s is not None)
+        measured = (trial for trial in trials if trial.objective_s is not None)
+        has_lengths = all(trial.batches for trial in measured)
+        return f"samples per second{' of an epoch' if has_lengths else ''}"
 
     @functools.cached_property
     def distinguishing(self) -> tuple[str, ...]:
         """The varying columns, without a dataset that all configurations share."""
-        names = {
-            str(c.configuration.columns.get("dataset")) for c in self.configurations
-        }
-        return tuple(
-            name for name in self.varying if name != "dataset" or len(names) > 1
-        )
+        columns = [c.configuration.columns for c in self.configurations]
+        if len({str(values.get("dataset")) for values in columns}) > 1:
+            return self.varying
+        return tuple(name for name in self.varying if name != "dataset")
 
     @property
     def all_warnings(self) -> tuple[str, ...]:
         """Warnings of the run, then those of each configuration with its label."""
-        return (
-            *self.warnings,
-            *(
-                f"{c.label}: {line}"
-                for c in self.configurations
-                for line in c.conclusions.warnings
-            ),
-        )
+        lines = [*self.warnings]
+        for c in self.configurations:
+            lines += [f"{c.label}: {line}" for line in c.conclusions.warnings]
+        return tuple(lines)
+
+    def labelled(
+        self, lines_of: Callable[[ConfigurationSummary], Iterable[str]]
+    ) -> list[str]:
+        """The lines about all configurations; of several, with their labels."""
+        lines = []
+        for c in self.configurations:
+            label = "" if len(self.configurations) == 1 else f"{c.label}: "
+            lines += [f"{label}{line}" for line in lines_of(c)]
+        return lines
 
     @property
     def identities(self) -> tuple[str, ...]:
@@ -297,11 +301,8 @@ class Summary:
 def summarise_record(record: SearchRecord) -> Summary:
     """Summarises one search that has no folder."""
     here = Path(os.devnull)  # a folder without files
-    return summarise(
-        Stored(
-            folder=here, is_grid=False, runs=(StoredRun(folder=here, result=record),)
-        )
-    )
+    runs = (StoredRun(folder=here, result=record),)
+    return summarise(Stored(folder=here, is_grid=False, runs=runs))
 
 
 def summarise(stored: Stored) -> Summary:
@@ -313,14 +314,21 @@ def summarise(stored: Stored) -> Summary:
         stored=stored,
         configurations=configurations,
         varying=varying,
-        searched_others=any(
-            c.configuration.search.settings or c.changed_settings
-            for c in configurations
-        ),
         warnings=(*caveats.on_all(results), *stored.unreadable, *stored.set_aside),
         failures=tuple(
             line for result in results for line in _failures(result, varying)
         ),
+    )
+
+
+def fastest_of(
+    configurations: Iterable[ConfigurationSummary],
+) -> ConfigurationSummary | None:
+    """Selects the configuration whose answer loads the most samples per second; of
+    undecided ones if there is no answer. None if nothing was measured."""
+    measured = (c for c in configurations if c.best)
+    return max(
+        measured, key=lambda c: (c.answer is not None, c.best_rate), default=None
     )
 
 
@@ -349,8 +357,6 @@ def _configuration(
         run=run,
         label=result.configuration.label_of(varying),
         best=best,
-        gain_over_zero=_gain(result, best, 0),
-        gain_over_reference=_gain(result, best, result.configuration.search.reference),
         searched=(
             *(result.configuration.search.settings or ()),
             *varying,
@@ -360,24 +366,14 @@ def _configuration(
     )
 
 
-def _gain(
-    result: SearchRecord, best: Trial | None, num_workers: int | None
-) -> Ratio | None:
-    compared = next(
-        (
-            trial
-            for trial in what_if.worker_trials(result)
-            if trial.num_workers == num_workers
-        ),
-        None,
-    )
-    return ratio_of(best, compared) if best and compared else None
-
-
 def _failures(result: SearchRecord, varying: Sequence[str]) -> Iterable[str]:
     label = result.configuration.label_of(varying)
     if result.error:
         yield f"{label}: {result.error}"
+    numbers: dict[str, dict[int, None]] = {}  # by the reason
     for trial in result.trials:
         if trial.state is not TrialState.OK:
-            yield f"{label} num_workers={trial.num_workers}: {trial.state.value}: {trial.reason}"
+            reason = f"{trial.state.value}: {trial.reason}"
+            numbers.setdefault(reason, {})[trial.num_workers] = None
+    for reason, failed in numbers.items():
+        yield f"{label} num_workers={', '.join(map(str, failed))}: {reason}"

@@ -46,9 +46,8 @@ class Ratio:
         """The ends of its 95 % interval; None if there is none."""
         if self.half_width is None:
             return None
-        return math.exp(self.log - self.half_width), math.exp(
-            self.log + self.half_width
-        )
+        factor = math.exp(self.half_width)
+        return self.value / factor, self.value * factor
 
     @property
     def speed_up(self) -> str:
@@ -57,7 +56,9 @@ class Ratio:
         if self.half_width == 0.0:
             return "the same"
         number, between = self._texts
-        return f"{number}x {between}".rstrip() if number else between
+        if number:
+            return f"{number}x {between}".rstrip()
+        return between
 
     def as_fast_as(self, compared: str) -> str:
         """How fast the base is: ``1.9 times as fast as 0 (1.6 to 2.2)``."""
@@ -74,12 +75,9 @@ class Ratio:
         if self.ends is None:
             return units.number(self.value, units.ROUGHLY), ""
         number, between = units.quotient(self.value, *self.ends)
-        return (number, f"({between})") if number else ("", between)
-
-    @property
-    def is_certain(self) -> bool:
-        """Whether the interval excludes 1."""
-        return self.half_width is not None and abs(self.log) > self.half_width
+        if number:
+            return (number, f"({between})")
+        return ("", between)
 
     def __str__(self) -> str:
         if self.ends is None:
@@ -165,14 +163,13 @@ def time_of(trial: Trial, quantity: Quantity) -> Estimate | None:
     if measured is None or trial.state is not TrialState.OK:
         return None
     if quantity is Quantity.EPOCH:
-        return (
-            Estimate(value=measured.epoch_s, low=None, high=None, n=1)
-            if measured.epoch_s
-            else None
-        )
-    if quantity is Quantity.BATCH or not measured.batch_s:
-        return measured.batch_s
-    rate = measured.samples_per_s
-    return (
-        measured.batch_s.scaled(1 / (rate * measured.batch_s.value)) if rate else None
-    )
+        epoch_s = measured.epoch_s
+        if epoch_s:
+            return Estimate(value=epoch_s, low=None, high=None, n=1)
+        return None
+    batch_s, rate = measured.batch_s, measured.samples_per_s
+    if quantity is Quantity.BATCH or not batch_s:
+        return batch_s
+    if rate:
+        return batch_s.scaled(1 / (rate * batch_s.value))
+    return None

@@ -15,11 +15,12 @@ from nws_sweep.api.request import Request
 from nws_sweep.dataloading import pickling
 from nws_sweep.dataloading.inputs import LoaderInput
 from nws_sweep.errors import OutOfTime, TimeLimitReached
+from nws_sweep.model.time_limit import limit_s
 from nws_sweep.records import Configuration, SearchRecord
 from nws_sweep.records.result_cache import ResultStore
 from nws_sweep.report import snippets
 from nws_sweep.report.progress import ProgressReporter
-from nws_sweep.searching.search import limit_s, new_record, search
+from nws_sweep.searching.search import new_record, search
 from nws_sweep.searching.session import Session
 from nws_sweep.system import host_lock, processes, temporary
 from nws_sweep.trials import forking

@@ -52,16 +52,14 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
 ) -> SearchResult:
     """Finds the best ``num_workers`` for a dataset by measuring.
 
-    docs/understand/searching.md explains how. Each candidate is measured in a separate
-    process with a copy of the dataset: the caller's dataset, sampler, generator and
-    random state do not change. Under torch.distributed all ranks must call it: rank 0
-    measures, and all ranks return its result.
+    docs/understand/searching.md explains how. Separate processes measure a copy of the
+    dataset: the dataset, the sampler, the generator and the random state do not change.
+    Under torch.distributed all ranks must call it: rank 0 measures for all ranks.
 
     Args:
-        dataset: A map-style or iterable dataset; or a DataLoader, then without any of
-            the DataLoader's keywords; or a LightningDataModule; or a function without
-            arguments that returns a dataset or a DataLoader, if it cannot be pickled
-            (such results are not stored).
+        dataset: A map-style or iterable dataset; a DataLoader, then without any of its
+            keywords; a LightningDataModule; or a function that returns a dataset or a
+            DataLoader, if it cannot be pickled (such results are not stored).
         batch_size: As in DataLoader, like all keywords up to in_order (torch 2.6 and
             later); multiprocessing_context is fork, spawn, forkserver or None.
         patience: Candidates in a row that may not improve before the search stops.
@@ -69,41 +67,32 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         num_workers: The candidates, as [0, 4, 8]; None for 0, 1, 2, ... max_workers.
         max_workers: The largest candidate; None for twice the usable CPUs or, if
             adaptive, max(64, CPUs), and more after a doubling that saved a fifth.
-        settings: Further settings to search after num_workers, a name or several, such
-            as ``["prefetch_factor", "pin_memory"]``; None for prefetch_factor and
-            persistent_workers, unless given, or, if not adaptive, for nothing.
+        settings: Names of settings to search after num_workers, as ["pin_memory"]; None
+            for prefetch_factor and persistent_workers, unless given, if adaptive.
         training_step: What is done with each batch: None for nothing; seconds to sleep,
             which resembles a step on an accelerator; or a function of the batch.
         tolerance: The share of time that twice as many workers must save, 0 to 1.
-        time_limit_s: Time limit of the search, s, after which it returns the best
-            result so far; None for 60 s, and 30 s more for each name in ``settings``
-            but prefetch_factor, if the strategy is adaptive, else no limit.
+        time_limit_s: Seconds after which the best so far is returned; None for 60, and
+            30 for each of ``settings`` but prefetch_factor, if adaptive, else no limit.
         measure: How a candidate is measured: ``quick``, ``default``, ``rigorous`` or
             ``epoch`` (whole epochs), or your own rules; None for the defaults.
-        check_samples: Which samples of workers are compared with those loaded without
-            workers (docs/guides/data.md): None for a few of each candidate, True
-            also for a whole epoch of an iterable dataset, False for none. Candidates
-            that deliver different samples fail, with a warning (``warnings.warn``).
+        check_samples: Which samples of workers must be those without workers, else the
+            candidate fails, with a warning (docs/guides/data.md): None for a few, True
+            also for an epoch of an iterable dataset, False for none.
         ranks: Loaders that run at the same time, as the ranks of a host
             (docs/guides/clusters.md). One is measured: result and candidates are per rank.
-        reuse: Whether to return an earlier result of the same search on this machine:
-            ``fresh`` (same versions, at most 30 days old; also True), ``always`` or
-            ``never`` (also False). A search that its time limit, Ctrl-C or others ended
-            goes on, and measures what is missing.
-        config: The node ``cfg.get("nws_sweep")`` of a Hydra program that composed
-            ``+nws_sweep=base``; it replaces the arguments of search and measurement,
-            ``check_samples``, ``ranks``, ``reuse`` and, if None, ``training_step``.
+        reuse: Which earlier result of the same search on this machine is returned:
+            ``fresh`` (same versions, at most 30 days old; also True), ``always`` any,
+            ``never`` (also False) none. A search that was ended early goes on.
+        config: ``cfg.get("nws_sweep")`` of a Hydra program with ``+nws_sweep=base``; it
+            replaces the arguments from patience to reuse, training_step if it is None.
         progress: A function that is called with lines of text; True for standard error
-            or the notebook's cell, with a bar on a terminal and in a notebook; False
-            for none; None for True on a terminal and in a notebook, elsewhere only for
-            the expected cost, waiting and the result, or as the environment variable
-            ``NWS_SWEEP_LOG`` says. The log ``nws_sweep.report.progress`` has these at
-            INFO.
+            or the notebook's cell; False for none; None for True on a terminal and in a
+            notebook, else for cost, waiting and result, or as ``NWS_SWEEP_LOG`` says.
 
     Returns:
-        The best settings and all measurements. If the search ends when only its first
-        candidates were measured, the result is undecided: its settings are those of the
-        DataLoader, unchanged, with a warning.
+        The best settings and all measurements; undecided, with the settings of the
+        DataLoader and a warning, if only the first candidates were measured.
 
     Raises:
         ConfigurationError: If an argument is wrong, or the dataset cannot be pickled.
@@ -134,9 +123,8 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
     def make_loader_input() -> LoaderInput:
         loader_input = loader_input_of(dataset, keywords)
         if timeout and time_limit_s is None and config is None:
-            announcer(progress)(
-                f"timeout={timeout} is DataLoader's, for a batch; time_limit_s limits the search"
-            )
+            line = f"timeout={timeout} is DataLoader's, for a batch; time_limit_s limits the search"
+            announcer(progress)(line)
         return loader_input
 
     return search_for_all_ranks(make_loader_input, request)

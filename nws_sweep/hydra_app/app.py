@@ -92,12 +92,16 @@ def _run_and_conclude(call: Call) -> int:
         status = 1
     call.restore()
     folder = _folder_of_results(call)
-    return max(status, conclude(folder, call)) if folder else status
+    if folder:
+        return max(status, conclude(folder, call))
+    return status
 
 
 def _folder_of_results(call: Call) -> Path | None:
     """None after --help or --cfg, or if no job has started."""
-    return call.folder if call.folder and storage.holds_results(call.folder) else None
+    if call.folder and storage.holds_results(call.folder):
+        return call.folder
+    return None
 
 
 def conclude(folder: Path, call: Call) -> int:

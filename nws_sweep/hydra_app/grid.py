@@ -13,8 +13,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from nws_sweep.config import hydra_errors, schema
 from nws_sweep.errors import ConfigurationError, NwsSweepError
+from nws_sweep.model.time_limit import limit_s
 from nws_sweep.records import Configuration, DatasetFacts, varying_columns
-from nws_sweep.searching.search import limit_s
 from nws_sweep.searching.strategy import most_candidates
 
 # Start of the process, dataset and workers, and warm-up of a trial. Used for the plan

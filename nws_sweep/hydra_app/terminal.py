@@ -29,6 +29,8 @@ from nws_sweep.system import streams
 
 # Wide enough for the table of best settings.
 _PLAIN_WIDTH = 160
+# of a job of a launcher
+_UNPLANNED = Plan(configurations=0, tried=1, at_most_s=None, varying=())
 
 
 class View:
@@ -36,32 +38,26 @@ class View:
 
     def __init__(self) -> None:
         self._is_quiet = verbosity.is_quiet()
-        terminal = sys.stdout.isatty()
-        self._console = (
-            _Console()
-            if terminal
-            else _Console(width=_PLAIN_WIDTH, force_terminal=False)
-        )
+        console = _Console(width=_PLAIN_WIDTH, force_terminal=False)
+        if sys.stdout.isatty():
+            console = _Console()
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[left]}", markup=False),
-            console=self._console,
+            console=console,
             transient=True,
             refresh_per_second=4,  # drawing takes CPU time from what is measured
-            disable=self._is_quiet or not self._console.is_terminal,
+            disable=self._is_quiet or not console.is_terminal,
         )
         self._task = self._progress.add_task("", total=None, left="")
         self._label = ""
-        self._planned, self._done, self._measured = 1, 0, 0  # configurations
-        # the answer of one search follows at the end; a job of a launcher has no plan
-        self._is_only = False
-        self._per_configuration = 1  # candidates
+        self._plan = _UNPLANNED
+        self._done, self._measured = 0, 0  # configurations
         self._measured_s = 0.0
-        self._began = time.monotonic()
-        self._at_most_s = math.inf
+        self._began_s = time.monotonic()
         self._ends_s: float | None = None  # from the first slice on
 
     def announce(self, plan: Plan) -> None:
@@ -73,14 +69,12 @@ class View:
         self._print(f"{searches}, {lengths}")
         if plan.note:
             self.note(plan.note)
-        self._planned, self._per_configuration = plan.configurations, plan.tried
-        self._at_most_s = plan.at_most_s or math.inf
-        self._is_only = plan.configurations == 1
+        self._plan = plan
         self._progress.update(self._task, total=plan.configurations * plan.tried)
 
     def status(self, text: str) -> None:
         """Shows what the program is waiting for."""
-        if self._console.is_terminal:
+        if self._progress.console.is_terminal:
             self._progress.start()
             self._progress.update(self._task, description=printable(text), left="")
         else:
@@ -93,10 +87,10 @@ class View:
 
     def configuration_started(self, label: str) -> None:
         """Prints the configuration whose search starts, and the remaining time."""
-        self._began = time.monotonic()
+        self._began_s = time.monotonic()
         # A sweeper that chooses the points, such as Optuna's, may choose more of them
         # than the axes have.
-        left = max(0, self._planned - self._done)
+        left = max(0, self._plan.configurations - self._done)
         line = self._numbered(label)
         if left and self._measured:
             line += f"  (about {units.duration(left * self._measured_s / self._measured)} left)"
@@ -105,26 +99,25 @@ class View:
     def _numbered(self, label: str) -> str:
         self._label = label
         self._done += 1
-        if self._planned == 1:
+        planned = self._plan.configurations
+        if planned <= 1:
             return label
-        return f"[{self._done}/{max(self._done, self._planned)}] {label}"
+        return f"[{self._done}/{max(self._done, planned)}] {label}"
 
     def configuration_finished(self, label: str, result: SearchRecord) -> None:
         """Prints a configuration that an earlier program has measured into the same
         folder."""
-        self._print(
-            f"{self._numbered(label)}: measured before, {snippets.answer_line(result)}"
-        )
-        self._progress.update(
-            self._task, completed=self._done * self._per_configuration
-        )
+        answer = snippets.answer_line(result)
+        self._print(f"{self._numbered(label)}: measured before, {answer}")
+        ended = self._done * self._plan.tried
+        self._progress.update(self._task, completed=ended)
 
     def slice_started(self, num_workers: int) -> None:
         """Shows which candidate is being measured, and the time that is left at
         most."""
         now_s = time.monotonic()
         if self._ends_s is None:
-            self._ends_s = now_s + self._at_most_s
+            self._ends_s = now_s + (self._plan.at_most_s or math.inf)
         self._progress.start()
         self._progress.update(
             self._task,
@@ -133,21 +126,20 @@ class View:
         )
 
     def trial_finished(self, trial: Trial, result: SearchRecord) -> None:
-        """Prints that settings were measured, or why they were not."""
+        """Prints whether settings were measured."""
         self._progress.advance(self._task)
         self._print(f"  {snippets.trial_line(trial, result)}")
 
     def search_finished(self, result: SearchRecord) -> None:
         """Prints the result of a configuration, which may be reused from an earlier
         search."""
-        self._progress.update(
-            self._task, completed=self._done * self._per_configuration
-        )
-        if not self._is_only:
+        ended = self._done * self._plan.tried
+        self._progress.update(self._task, completed=ended)
+        if self._plan.configurations != 1:  # whose answer follows
             self._print(f"  {snippets.answer_line(result)}")
         if result.cost_s:  # not reused
             self._measured += 1
-            self._measured_s += time.monotonic() - self._began
+            self._measured_s += time.monotonic() - self._began_s
 
     def failed(self, reason: str) -> None:
         """Prints that a search failed."""
@@ -160,37 +152,15 @@ class View:
         first line or the table, and failures.
         """
         self.stop()
-        if self._is_quiet:
-            self._say_answers_and_failures(summary)
-            return
-        self._console.print()
-        for part in _answer(summary):
-            self._print_part(part)
-        self._say_failures(summary)
+        for part in _answer(summary, is_quiet=self._is_quiet):
+            self._say(part)
+        for failure in (*summary.failures, *summary.stored.unreadable):
+            self._say(f"failed {failure}")
         if verbosity.is_verbose():
-            self._console.print()
-            for line in snippets.details(summary):
+            for line in ("", *snippets.details(summary)):
                 self._print(line)
         if written:
             self._print(f"report {written[0]}")
-
-    def _say_failures(self, summary: Summary) -> None:
-        for failure in (*summary.failures, *summary.stored.unreadable):
-            self._say(f"failed {failure}")
-
-    def _print_part(self, part: str | Table) -> None:
-        if isinstance(part, Table):
-            self._console.print(part)
-        else:
-            self._print(part)
-
-    def _say_answers_and_failures(self, summary: Summary) -> None:
-        for configuration in summary.configurations:
-            label = (
-                f"{configuration.label}: " if len(summary.configurations) > 1 else ""
-            )
-            self._say(f"{label}{configuration.conclusion.answer}")
-        self._say_failures(summary)
 
     def stop(self) -> None:
         """Ends the live display."""
@@ -200,9 +170,10 @@ class View:
         if not self._is_quiet:
             self._say(line)
 
-    def _say(self, line: str) -> None:
-        # no wrapping, because users copy paths
-        self._progress.console.print(_text(line), soft_wrap=True)
+    def _say(self, line: str | Table) -> None:
+        text = _text(line) if isinstance(line, str) else line
+        # no wrapping of lines, because users copy paths
+        self._progress.console.print(text, soft_wrap=isinstance(line, str))
 
 
 class _Console(Console):
@@ -221,16 +192,20 @@ def _text(text: str) -> Text:
     return Text(printable(text))
 
 
-def _answer(summary: Summary) -> Iterator[str | Table]:
+def _answer(summary: Summary, *, is_quiet: bool) -> Iterator[str | Table]:
     """The lines of the answer, then a short table of what was measured; of a grid, the
-    table of its answers, then the lines."""
+    table of its answers, then the lines. If quiet, the first lines."""
+    if is_quiet:
+        yield from summary.labelled(lambda c: [c.conclusion.answer])
+        return
+    yield ""
     if len(summary.configurations) > 1:
         yield _table(snippets.best_table(summary), len(summary.identities))
         yield from snippets.lines_of(summary)
         return
     yield from snippets.lines_of(summary)
     measured = snippets.measured_table(summary.configurations[0])
-    if 1 < len(measured) <= snippets.MOST_ROWS + 1:
+    if measured:
         yield _table(measured, 0)
 
 

@@ -12,4 +12,5 @@ May import ``records``.
 - ``stats``: the fit of candidates and rounds
 - ``choice``: the rule that chooses settings; ``promise``: what a candidate that was not
   measured may save
+- ``time_limit``: of a search
 """

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from nws_sweep import units
 from nws_sweep.analysis import accounts, advice
 from nws_sweep.analysis.answers import Answer
+from nws_sweep.analysis.remedies import Remedy
 from nws_sweep.dataloading.windows import Moment
 from nws_sweep.model import choice
 from nws_sweep.model.stages import COPY, stage_costs
@@ -155,14 +156,14 @@ class Watcher(Tuner):
         waits = account.share(Part.MAKING)
         if remedy := self._uneven(trial)[1]:
             # A prediction would have each worker make as much as the others.
-            instead = accounts.Remedy(f"{remedy}: up to {{}}", waits)
+            instead = Remedy(f"{remedy}: up to {{}}", waits)
         elif waits >= choice.PROMISING or part in (Part.MAIN, Part.STARTING):
             instead = self._predicted(account)
         return accounts.remedies(
             account, self.current, instead, is_remade=self.is_remade
         )
 
-    def _predicted(self, account: Account) -> accounts.Remedy | None:
+    def _predicted(self, account: Account) -> Remedy | None:
         """What other settings are predicted to save; None if they save nothing."""
         decision = decision_for(self)
         if isinstance(decision, Keep):
@@ -171,12 +172,12 @@ class Watcher(Tuner):
             text = (
                 f"cheaper samples save up to {{}}; no more workers: {decision.refusal}"
             )
-            return accounts.Remedy(text, account.share(Part.MAKING))
+            return Remedy(text, account.share(Part.MAKING))
         text = f"{texts.named(decision.settings, self.current)} saves {{}} (predicted)"
         if decision.settings.in_order != self.current.in_order:
             text += "; batches come in another order then"
         saved = max(0.0, 1 - decision.predicted_s / decision.current_s)
-        return accounts.Remedy(text, saved)
+        return Remedy(text, saved)
 
 
 def _has_epoch(observation: TrainingTrial) -> bool:

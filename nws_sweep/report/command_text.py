@@ -94,11 +94,8 @@ def _render(
     if len(rows) > _MOST_ROWS and len(variants) > 1:
         rows = best_of_variants
     best = recorded.recommended(rows)
-    varied = [
-        name
-        for name in _VARIED
-        if len({getattr(variant, name) for variant in variants}) > 1
-    ]
+    values = {name: {getattr(v, name) for v in variants} for name in _VARIED}
+    varied = [name for name in _VARIED if len(values[name]) > 1]
     answer = Answer(
         answer=_predicted(recorded, best, varied),
         why=_source(recorded, best.settings, varied),
@@ -144,20 +141,19 @@ def _table(rows: Sequence[Predicted], varied: Sequence[str]) -> str:
     names = [*varied, "num_workers"]
     table = [[*names, "per batch", "measured", "epoch", "measured", "samples/s"]]
     for row in rows:
+        measured = row.measured
         table.append(
             [
                 *(shown(getattr(row.settings, name)) for name in names),
                 units.interval(row.batch_s),
-                units.interval(row.measured.batch_s if row.measured else None),
+                units.interval(measured.batch_s if measured else None),
                 units.interval(row.epoch_s),
-                units.seconds(row.measured.epoch_s if row.measured else None),
+                units.seconds(measured.epoch_s if measured else None),
                 units.number(row.samples_per_s, units.uncertainty(row.batch_s)),
             ]
         )
-    if not any(row.measured for row in rows):
-        for cells in table:
-            del cells[-4], cells[-2]  # the columns of measured times
-    return snippets.markdown_table(table)
+    told = snippets.without_equal_columns(table, len(names))
+    return snippets.markdown_table(told)
 
 
 def _sizing(
@@ -167,10 +163,10 @@ def _sizing(
     if not paces:
         return
     cpus, (batch_s, num_workers) = paces[-1]
-    answer = f"{units.counted(cpus, 'CPU')} {'keeps' if cpus == 1 else 'keep'} the training step busy"
+    few = units.counted(cpus, "CPU")
+    answer = f"{few} {'keeps' if cpus == 1 else 'keep'} the training step busy"
     if batch_s > recorded.step_s * (1 + recorded.tolerance):
-        few = f"{units.counted(cpus, 'CPU')} {'is' if cpus == 1 else 'are'}"
-        answer = f"{few} as fast as any, though the training step waits"
+        answer = f"{few} {'is' if cpus == 1 else 'are'} as fast as any, though the training step waits"
     line = f"{answer}: {units.seconds(batch_s)} a batch with num_workers={num_workers}"
     if len(paces) > 1:
         _, (slower_s, _) = paces[-2]
@@ -233,9 +229,5 @@ def _setting(configuration: ConfigurationSummary) -> str:
 def _verdict(pair: Pair) -> str:
     if pair.change:
         return pair.change.value
-    failed = [
-        name
-        for name, configuration in (("A", pair.a), ("B", pair.b))
-        if configuration.best is None
-    ]
-    return f"failed in {' and '.join(failed)}"
+    failed = {"A": pair.a.best is None, "B": pair.b.best is None}
+    return f"failed in {' and '.join(name for name in failed if failed[name])}"

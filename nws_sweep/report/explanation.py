@@ -2,7 +2,7 @@
 each of them."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from nws_sweep import units
@@ -120,9 +120,8 @@ def _flat(stage: Stage) -> dict[str, Any]:
     for name in _OF_REPLAYS:
         del values[name]
     epoch = values.pop("epoch_without_s") or {}
-    values["epoch_without_s"] = epoch.get("value")
-    values["epoch_without_s_low"] = epoch.get("low")
-    values["epoch_without_s_high"] = epoch.get("high")
+    for suffix, name in (("", "value"), ("_low", "low"), ("_high", "high")):
+        values[f"epoch_without_s{suffix}"] = epoch.get(name)
     return values
 
 
@@ -156,49 +155,31 @@ def answer_of(stages: Sequence[Stage], best: Trial, cost: str = "") -> Answer:
         best: The recommended trial.
         cost: Of the search.
     """
-    replayed = [
-        stage for stage in stages if stage.saved is not None and stage.depth == 0
-    ]
+    replayed = [s for s in stages if s.saved is not None and s.depth == 0]
     replayed.sort(key=_saved, reverse=True)
     if not replayed:
-        answer = _of_unknown_saving(stages)
-    elif _saved(replayed[0]) < NO_TIME:
-        answer = _of_no_saving(replayed, best)
-    else:
-        answer = Answer(
-            answer=f"{_cheaper(replayed[0])} of an epoch with num_workers={best.num_workers}",
-            why=_evidence(stages, replayed[0]),
-            remedies=_next(replayed, best.num_workers),
+        unknown = "takes most of a sample; what it costs an epoch is unknown"
+        answer = f"{_named(stages[0])} {unknown}"
+        return Answer(answer=answer, why=_evidence(stages, stages[0]), cost=cost)
+    dearest, workers = replayed[0], best.num_workers
+    if _saved(dearest) < NO_TIME:
+        account = accounts.account_of(best)
+        return Answer(
+            answer="no function is worth making cheaper: without any an epoch takes as long",
+            why=accounts.cause(account, next(iter(account.seconds))) if account else "",
+            remedies=_fewer_workers(replayed, workers),
+            cost=cost,
         )
-    return replace(answer, cost=cost)
-
-
-def _of_unknown_saving(stages: Sequence[Stage]) -> Answer:
-    dearest = _named(stages[0])
+    remedies = _fewer_workers([dearest], workers)
+    for second in replayed[1:2]:
+        if _saved(second) > _saved(dearest) / 2:
+            remedies = (_cheaper(second),)
     return Answer(
-        answer=f"{dearest} takes most of a sample; what it costs an epoch is unknown",
-        why=_evidence(stages, stages[0]),
+        answer=f"{_cheaper(dearest)} of an epoch with num_workers={workers}",
+        why=_evidence(stages, dearest),
+        remedies=remedies,
+        cost=cost,
     )
-
-
-def _of_no_saving(replayed: Sequence[Stage], best: Trial) -> Answer:
-    """Something else takes the time of the epoch."""
-    account = accounts.account_of(best)
-    why = accounts.cause(account, next(iter(account.seconds))) if account else ""
-    return Answer(
-        answer="no function is worth making cheaper: without any an epoch takes as long",
-        why=why,
-        remedies=_fewer_workers(replayed, best.num_workers),
-    )
-
-
-def _next(replayed: Sequence[Stage], num_workers: int) -> tuple[str, ...]:
-    """The second function, if it saves more than half as much; else how many workers
-    would do without the first one."""
-    dearest, *others = replayed
-    if others and _saved(others[0]) > _saved(dearest) / 2:
-        return (_cheaper(others[0]),)
-    return _fewer_workers([dearest], num_workers)
 
 
 def _cheaper(stage: Stage) -> str:
@@ -206,7 +187,9 @@ def _cheaper(stage: Stage) -> str:
 
 
 def _named(stage: Stage) -> str:
-    return f"{stage.name} ({stage.place})" if stage.place else stage.name
+    if stage.place:
+        return f"{stage.name} ({stage.place})"
+    return stage.name
 
 
 def _evidence(stages: Sequence[Stage], stage: Stage) -> str:
@@ -220,13 +203,14 @@ def _evidence(stages: Sequence[Stage], stage: Stage) -> str:
 def _fewer_workers(stages: Sequence[Stage], num_workers: int) -> tuple[str, ...]:
     """How many workers would do without the stage that needs most of them; empty if
     none does."""
-    saving = []
-    for stage in stages:
-        if stage.workers_without is not None and stage.workers_without < num_workers:
-            saving.append((stage.workers_without, stage.name))
-    if not saving:
+    needed = [
+        (stage.workers_without, stage.name)
+        for stage in stages
+        if stage.workers_without is not None
+    ]
+    fewest, name = min(needed, default=(num_workers, ""))
+    if fewest >= num_workers:
         return ()
-    fewest, name = min(saving)
     would_do = f"{units.counted(fewest, 'worker')} would do instead of {num_workers}"
     return (f"without {name} {would_do}",)
 

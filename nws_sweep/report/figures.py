@@ -149,8 +149,12 @@ def _batches(
 
 
 def _short(dataset: str) -> str:
-    return f"{style.shortened(dataset, 60)}: " if dataset else ""
+    if dataset:
+        return f"{style.shortened(dataset, 60)}: "
+    return ""
 
 
 def _bracketed(label: str) -> str:
-    return f" ({style.shortened(label, 60)})" if label else ""
+    if label:
+        return f" ({style.shortened(label, 60)})"
+    return ""

@@ -97,9 +97,9 @@ def render(summary: Summary, format_name: str, key: str | None = None) -> Snippe
     fastest = summary.fastest
     # samples of two datasets cannot be compared
     if fastest is None or "dataset" in summary.distinguishing:
-        varying = (
-            f" ({', '.join(summary.distinguishing)})" if summary.distinguishing else ""
-        )
+        varying = ""
+        if summary.distinguishing:
+            varying = f" ({', '.join(summary.distinguishing)})"
         raise ConfigurationError(
             f"--format {format_name}: holds one configuration, but there are {number}; "
             f"pick one with --where KEY=VALUE{varying}, or pass its folder"
@@ -117,35 +117,28 @@ def _of_all(summary: Summary, format_name: str) -> Snippet:
     is_single = len(summary.configurations) == 1
     if format_name == "table":
         text = snippets.markdown_table(snippets.best_table(summary))
-        lines = "\n".join(snippets.first_lines_of(summary))
+        lines = "".join(f"{line}\n" for line in snippets.first_lines_of(summary))
         if is_single:
-            text = f"{lines}\n\n{text}"
+            text = f"{lines}\n{text}"
         elif lines:
-            text += f"\n{lines}\n"
+            text += f"\n{lines}"
         return Snippet(text=text, comments=_labelled(summary, _of_ranks))
     is_grid = summary.stored.is_grid
     if format_name == "yaml" and not is_grid:
         return best_file(summary.configurations[0])
     mappings = [as_mapping(configuration) for configuration in summary.configurations]
     document = mappings if is_grid else mappings[0]
-    text = (
-        as_yaml(document)
-        if format_name == "yaml"
-        else json.dumps(document, indent=2) + "\n"
-    )
+    text = f"{json.dumps(document, indent=2)}\n"
+    if format_name == "yaml":
+        text = as_yaml(document)
     return Snippet(text=text, comments=_labelled(summary, _about))
 
 
 def _labelled(
     summary: Summary, lines_of: Callable[[ConfigurationSummary], Iterator[str]]
 ) -> tuple[str, ...]:
-    """Collects the lines about all configurations; of several configurations, with
-    their labels."""
-    lines = [summary.unlike_machines] if summary.unlike_machines else []
-    for configuration in summary.configurations:
-        label = f"{configuration.label}: " if len(summary.configurations) > 1 else ""
-        lines += [f"{label}{line}" for line in lines_of(configuration)]
-    return tuple(lines)
+    """Lists that machines are unlike, then the lines about all configurations."""
+    return tuple(filter(None, (summary.unlike_machines, *summary.labelled(lines_of))))
 
 
 def as_mapping(configuration: ConfigurationSummary) -> dict[str, Any]:
@@ -207,13 +200,12 @@ def best_file(configuration: ConfigurationSummary) -> Snippet:
     """Writes the best setting as YAML: keywords of DataLoader, or keys of the config if
     a project was measured."""
     settings, project = best_settings(configuration), configuration.project
-    placed = (
-        project_keys.as_nodes(settings, project) if settings and project else settings
-    )
+    if settings and project:
+        settings = project_keys.as_nodes(settings, project)
     lines = [*_about(configuration), *left_out(configuration)]
     if configuration.status is Status.MEASURED:
         lines.insert(0, Status.MEASURED.value)
-    return Snippet(text=as_yaml(placed), comments=tuple(lines))
+    return Snippet(text=as_yaml(settings), comments=tuple(lines))
 
 
 def _about(configuration: ConfigurationSummary) -> Iterator[str]:
@@ -233,9 +225,9 @@ def left_out(configuration: ConfigurationSummary) -> tuple[str, ...]:
     """Comments on settings that have no key in the project's config; empty without a
     project."""
     settings, project = best_settings(configuration), configuration.project
-    return (
-        tuple(project_keys.left_out(settings, project)) if settings and project else ()
-    )
+    if not settings or not project:
+        return ()
+    return tuple(project_keys.left_out(settings, project))
 
 
 def overrides_in_place(configuration: ConfigurationSummary) -> str:

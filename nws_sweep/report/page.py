@@ -18,7 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from nws_sweep import units
 from nws_sweep.analysis import answers
-from nws_sweep.analysis.summary import ConfigurationSummary, Summary
+from nws_sweep.analysis.summary import ConfigurationSummary, Summary, fastest_of
 from nws_sweep.analysis.time_ratios import ratio_of
 from nws_sweep.errors import joined_lines, printable
 from nws_sweep.records import Status, Trial
@@ -62,8 +62,8 @@ def heading(summary: Summary) -> str:
 def fastest_of_each(summary: Summary) -> list[ConfigurationSummary]:
     """Selects the fastest configuration of each dataset that was measured; of many,
     the first ones."""
-    datasets = [*facets.by_dataset(summary).values()]
-    return [facets.fastest(dataset) for dataset in datasets[: facets.MOST_DATASETS]]
+    fastest = map(fastest_of, facets.by_dataset(summary).values())
+    return [*filter(None, fastest)][: facets.MOST_DATASETS]
 
 
 def further(configuration: ConfigurationSummary) -> list[str]:
@@ -76,23 +76,16 @@ def certainty(configuration: ConfigurationSummary) -> str:
     """Says how sure the measured answer is, beside the closest alternative; empty if it
     is not measured."""
     best, result = configuration.best, configuration.run.result
-    if (
-        best is None
-        or not best.objective_s
-        or configuration.status is not Status.MEASURED
-    ):
+    if best is None or configuration.status is not Status.MEASURED:
         return ""
     if result.verdict is not None and result.verdict.tied:
-        return f"Not sure: {answers.about_ties(result.verdict)}."
+        return f"Not sure: {answers.what_is_open(result)}."
     return _against_others(configuration, best)
 
 
 def _against_others(configuration: ConfigurationSummary, best: Trial) -> str:
-    ratios = []
-    for trial in configuration.trials:
-        ratio = ratio_of(best, trial)
-        if ratio and trial.settings != best.settings:
-            ratios.append((ratio, trial))
+    others = [t for t in configuration.trials if t.settings != best.settings]
+    ratios = [(ratio, t) for t in others if (ratio := ratio_of(best, t))]
     if not ratios:
         return "No comparison: no other num_workers was measured."
     ratio, nearest = min(ratios, key=lambda pair: pair[0].value)
@@ -100,12 +93,11 @@ def _against_others(configuration: ConfigurationSummary, best: Trial) -> str:
     if ratio.value < 1:
         price = "workers" if nearest.num_workers > best.num_workers else "change"
         return f"{name} takes {units.percent(1 - ratio.value)} less time, which is not worth the {price}."
-    if ratio.is_certain:
-        sure = "Sure"
-    elif ratio.half_width is None:
+    sure = "Probably (the interval of the ratio includes 1)"
+    if ratio.half_width is None:
         sure = "Probably (without an interval: too few windows)"
-    else:
-        sure = "Probably (the interval of the ratio includes 1)"
+    elif abs(ratio.log) > ratio.half_width:
+        sure = "Sure"
     return f"{sure}: the closest alternative, {name}, takes {units.percent(ratio.value - 1)} longer."
 
 
@@ -140,17 +132,27 @@ def rendered(template: str, **values: Any) -> str:
 @functools.cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("nws_sweep.report"), autoescape=select_autoescape(), undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True, finalize=_finalized,
-    )  # fmt: skip
+        loader=PackageLoader("nws_sweep.report"),
+        autoescape=select_autoescape(),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalized,
+    )
     environment.filters.update(
         line=_in_markdown, rows=_rows_in_markdown, target=_target_in_markdown, svg=_svg
     )
     environment.globals.update(
-        drawn=drawn, explanation=explanation,
-        fastest_of_each=fastest_of_each, formats=formats, further=further, heading=heading, setting=setting,
-        snippets=snippets, units=units,
-    )  # fmt: skip
+        drawn=drawn,
+        explanation=explanation,
+        fastest_of_each=fastest_of_each,
+        formats=formats,
+        further=further,
+        heading=heading,
+        setting=setting,
+        snippets=snippets,
+        units=units,
+    )
     return environment
 
 

@@ -10,7 +10,11 @@ from nws_sweep import verbosity
 from nws_sweep.errors import printable
 from nws_sweep.records import SearchRecord, Trial
 from nws_sweep.report import snippets
-from nws_sweep.report.progress_bar import NotebookBar, TerminalBar
+from nws_sweep.report.progress_bar import (
+    NotebookBar,
+    TerminalBar,
+    print_in_notebook,
+)
 from nws_sweep.system import streams
 
 Print = Callable[[str], None]
@@ -150,13 +154,11 @@ def _bar_for(progress: Progress, limit_s: float) -> TerminalBar | None:
 
 
 def _printer() -> Print:
-    return _in_notebook if _is_notebook() else streams.print_line
+    if _is_notebook():
+        return print_in_notebook
+    return streams.print_line
 
 
 def _is_notebook() -> bool:
     ipython = sys.modules.get("IPython")
     return bool(ipython and getattr(ipython.get_ipython(), "kernel", None) is not None)
-
-
-def _in_notebook(line: str) -> None:
-    sys.stdout.write(f"{printable(line)}\n")

@@ -89,7 +89,7 @@ class NotebookBar(TerminalBar):
 
     def print_line(self, line: str) -> None:
         """Prints a line in the cell."""
-        sys.stdout.write(f"{printable(line)}\n")
+        print_in_notebook(line)
 
     def close(self) -> None:
         """Empties the place of the bar."""
@@ -104,6 +104,11 @@ class NotebookBar(TerminalBar):
             self._cell = display(table, display_id=True)  # type: ignore[no-untyped-call]
         else:
             self._cell.update(table)
+
+
+def print_in_notebook(line: str) -> None:
+    """Prints a line in the cell that runs."""
+    sys.stdout.write(f"{printable(line)}\n")
 
 
 def time_left(at_most_s: float) -> str:

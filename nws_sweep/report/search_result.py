@@ -86,9 +86,12 @@ class SearchResult(SearchAnswer):
         if recorded is None:
             raise ConfigurationError(what_if.NOTHING_RECORDED)
         what_if_asked, settings = recorded.asked(
-            num_workers=num_workers, prefetch_factor=prefetch_factor, in_order=in_order, cpus=cpus,
+            num_workers=num_workers,
+            prefetch_factor=prefetch_factor,
+            in_order=in_order,
+            cpus=cpus,
             training_step=training_step,
-        )  # fmt: skip
+        )
         return what_if_asked.predict(settings)
 
     def to_frame(self) -> "pd.DataFrame":
@@ -154,7 +157,7 @@ class SearchResult(SearchAnswer):
     def __str__(self) -> str:
         lines = list(self.conclusion.lines)
         table = snippets.measured_table(self._configuration)
-        if len(table) <= snippets.MOST_ROWS + 1:
+        if table:
             lines += ["", snippets.markdown_table(table).rstrip()]
         lines += [f"failed {line}" for line in self._summary.failures]
         return printable(in_python("\n".join(lines)))

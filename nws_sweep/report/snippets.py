@@ -34,7 +34,7 @@ TRIAL_HEADER = (
 # columns of ``measured_table``
 _FIRST_SHOWN = ("num_workers", "per batch", "samples/s", "epoch", "start-up", "memory")
 # settings in a table behind an answer; longer tables are left to its details
-MOST_ROWS = 10
+_MOST_ROWS = 10
 _MOST_LINES = 5  # about the points of a grid
 
 Row = tuple[str, str]  # a label and its text
@@ -95,10 +95,15 @@ def best_table(summary: Summary) -> list[list[str]]:
         *summary.identities,
         "num_workers per rank" if has_ranks else "num_workers",
     ]
-    if summary.searched_others:
-        header.append("settings")
-    header += ["samples/s", "per batch", "epoch", "vs 0 workers", against_cpus]
-    return [header, *(_best_cells(summary, row) for row in twins.as_fast(summary))]
+    header += ["settings", "samples/s", "per batch", "epoch", "vs 0 workers"]
+    rows = [_best_cells(summary, row) for row in twins.as_fast(summary)]
+    table = [[*header, against_cpus], *rows]
+    if not any(
+        configuration.changed_settings for configuration in summary.configurations
+    ):
+        for cells in table:
+            del cells[header.index("settings")]
+    return table
 
 
 def _best_cells(summary: Summary, row: Twins) -> list[str]:
@@ -109,21 +114,21 @@ def _best_cells(summary: Summary, row: Twins) -> list[str]:
     best = configuration.answer
     if best is None or best.measurement is None:
         cells.append(Status.UNDECIDED.value if configuration.best else "failed")
-        return cells + [units.NOTHING] * (6 if summary.searched_others else 5)
+        return cells + [units.NOTHING] * 6
     so_far = " so far" if configuration.status is Status.PROVISIONAL else ""
     cells.append(f"{best.num_workers}{so_far}")
-    if summary.searched_others:
-        cells.append(configuration.changed_settings or units.NOTHING)
+    cells.append(configuration.changed_settings or units.NOTHING)
     figures = of_trial(best, configuration.run.result)
     cells += [figures.rate, figures.batch, figures.epoch]
-    for gain in (configuration.gain_over_zero, configuration.gain_over_reference):
+    for number in (0, configuration.configuration.search.reference):
+        gain = configuration.gain_over(number)
         cells.append(gain.speed_up if gain else units.NOTHING)
     return cells
 
 
 def lines_of(summary: Summary) -> list[str]:
     """``rows_of`` as lines of plain text."""
-    return [*map(_line, rows_of(summary))]
+    return [answers.line(*row) for row in rows_of(summary)]
 
 
 def first_lines_of(summary: Summary) -> list[str]:
@@ -132,20 +137,14 @@ def first_lines_of(summary: Summary) -> list[str]:
     out."""
     if len(summary.configurations) == 1:
         return [summary.configurations[0].conclusion.answer]
-    return [*map(_line, _at_most(_notes(summary)))]
-
-
-def _line(row: Row) -> str:
-    label, text = row
-    return answers.line(label, text) if label else text
+    return [answers.line(*row) for row in _at_most(_notes(summary))]
 
 
 def rows_of(summary: Summary) -> list[Row]:
     """The answer of a single configuration as labels and texts, the first without a
     label; of a grid, what stands below the table of its answers."""
     if len(summary.configurations) == 1:
-        conclusion = summary.configurations[0].conclusion
-        return [("", conclusion.answer), *conclusion.rows]
+        return summary.configurations[0].conclusion.rows
     cost_s = sum(run.result.cost_s for run in summary.stored.runs)
     cost = [("cost", units.seconds(cost_s, units.ROUGHLY))] if cost_s else []
     return [*_at_most(_notes(summary)), *_at_most(_causes(summary)), *cost]
@@ -205,33 +204,52 @@ def answer_line(result: SearchRecord) -> str:
 
 
 def trial_line(trial: Trial, result: SearchRecord) -> str:
-    """Says that settings were measured, or why they were not. Their figures may change
-    until the search ends, so that only tables have them."""
-    cells = of_trial(trial, result)
+    """Says whether settings were measured. Their figures may change until the search
+    ends, which also gives the reasons of failures."""
+    candidate = of_trial(trial, result).candidate
     if trial.state is TrialState.OK:
-        return f"measured num_workers={cells.candidate}"
-    return f"num_workers={cells.candidate} {cells.state}"
+        return f"measured num_workers={candidate}"
+    return f"num_workers={candidate} {trial.state.value}"
 
 
 def measured_table(configuration: ConfigurationSummary) -> list[list[str]]:
     """Lists the header and the settings that have a time, with the figures that are
-    read first."""
+    read first; empty if there are none, or too many for a short table."""
     table = [list(_FIRST_SHOWN)]
-    places = [TRIAL_HEADER.index(name) for name in _FIRST_SHOWN]
     for trial in configuration.trials:
         if trial.objective_s is not None:
             cells = of_trial(trial, configuration.run.result)
-            table.append([cells[place] for place in places])
-    return table
+            figures = [
+                cells.batch,
+                cells.rate,
+                cells.epoch,
+                cells.startup,
+                cells.memory,
+            ]
+            table.append([cells.candidate, *figures])
+    if not 1 < len(table) <= _MOST_ROWS + 1:
+        return []
+    return without_equal_columns(table)
+
+
+def without_equal_columns(
+    table: Sequence[Sequence[str]], names: int = 1
+) -> list[list[str]]:
+    """Leaves out columns whose cells say the same in all of several rows, or nothing;
+    the first ones are names, which stay."""
+    columns = [*zip(*table, strict=True)]
+    told = columns[:names]
+    for column in columns[names:]:
+        texts = {*column[1:]}
+        if len(texts) > 1 or (len(table) == 2 and texts != {units.NOTHING}):
+            told.append(column)
+    return [list(row) for row in zip(*told, strict=True)]
 
 
 def details(summary: Summary) -> list[str]:
     """What ``-v`` shows besides: the details of each configuration, with its label if
     there are several; then all that was measured."""
-    lines = []
-    for configuration in summary.configurations:
-        label = f"{configuration.label}: " if len(summary.configurations) > 1 else ""
-        lines += [f"{label}{line}" for line in configuration.details]
+    lines = summary.labelled(lambda configuration: configuration.details)
     lines += [f"warning: {line}" for line in summary.warnings]
     table = markdown_table(trial_table(*summary.configurations))
     return [*lines, "", *table.splitlines()]
@@ -246,7 +264,9 @@ def trial_table(*configurations: ConfigurationSummary) -> list[list[str]]:
             table.append(
                 [configuration.label, *of_trial(trial, configuration.run.result)]
             )
-    return table if len(configurations) > 1 else [row[1:] for row in table]
+    if len(configurations) > 1:
+        return table
+    return [row[1:] for row in table]
 
 
 def markdown_table(table: Iterable[Sequence[str]]) -> str:

@@ -12,9 +12,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _OF_BEST = (
-    "num_workers", "settings", "startup_s", "batch_s", "batch_s_low", "batch_s_high", "samples_per_s", "stall_fraction",
+    "num_workers",
+    "settings",
+    "startup_s",
+    "batch_s",
+    "batch_s_low",
+    "batch_s_high",
+    "samples_per_s",
+    "stall_fraction",
     "epoch_s",
-)  # fmt: skip
+)
 
 
 class Rows(NamedTuple):
@@ -68,12 +75,10 @@ def _best_row(configuration: ConfigurationSummary) -> dict[str, Any]:
     timing = timing_row(best, result) if best else {}
     for name in _OF_BEST:
         row[name] = timing.get(name)
-    over_zero, over_reference = (
-        configuration.gain_over_zero,
-        configuration.gain_over_reference,
-    )
-    row["gain_over_zero"] = over_zero.value if over_zero else None
-    row["gain_over_cpu_count"] = over_reference.value if over_reference else None
+    reference = configuration.configuration.search.reference
+    for name, number in (("gain_over_zero", 0), ("gain_over_cpu_count", reference)):
+        gain = configuration.gain_over(number)
+        row[name] = gain.value if gain else None
     row["fastest_num_workers"] = (
         result.verdict.fastest.num_workers if result.verdict else None
     )
@@ -87,7 +92,9 @@ def bottlenecks(configuration: ConfigurationSummary) -> str | None:
     """Joins the names of the bottlenecks, the most important first; None if they are
     unknown."""
     names = configuration.conclusions.bottlenecks
-    return None if names is None else "+".join(bottleneck.value for bottleneck in names)
+    if names is None:
+        return None
+    return "+".join(bottleneck.value for bottleneck in names)
 
 
 def _rows(

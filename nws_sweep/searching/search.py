@@ -1,21 +1,18 @@
 """The search of one configuration: measures what the strategy decides until the
 strategy stops."""
 
-import math
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
 
 from nws_sweep.errors import TimeLimitReached
+from nws_sweep.model.time_limit import limit_s
 from nws_sweep.records import Configuration, SearchRecord
 from nws_sweep.searching import strategy as strategies
 from nws_sweep.searching.observations import Stop, Strategy
 from nws_sweep.searching.rounds import Rounds
 from nws_sweep.system import host, processes
 from nws_sweep.trials.environment import Environment, Observer
-
-_LIMIT_S = 60.0  # of an adaptive search for which no limit is set
-_LIMIT_OF_SETTING_S = 30.0  # more for each setting besides num_workers
 
 
 def new_record(configuration: Configuration) -> SearchRecord:
@@ -96,19 +93,3 @@ def _concluded(rounds: Rounds, reason: str, *, is_provisional: bool) -> SearchRe
     if not record.trials:
         record = replace(record, error=f"nothing was measured: {reason}")
     return record
-
-
-def limit_s(configuration: Configuration) -> float:
-    """Says after how many seconds of measuring a search ends; infinite if there is no
-    limit.
-
-    The default limit of an adaptive search does not grow with a search of
-    prefetch_factor.
-    """
-    rules = configuration.search
-    if rules.time_limit_s is not None:
-        return rules.time_limit_s
-    if rules.strategy != "adaptive" or configuration.measure.mode == "epoch":
-        return math.inf
-    longer_settings = set(rules.settings or ()) - {"prefetch_factor"}
-    return _LIMIT_S + _LIMIT_OF_SETTING_S * len(longer_settings)

@@ -21,7 +21,7 @@ def describe(error: BaseException) -> str:
         # The class and the message, which may have several lines, follow the frames
         # of the traceback.
         *_, original = re.split(r'^  File ".*\n(?: .*\n)*', text, flags=re.MULTILINE)
-        return one_line(f"{original} (in a worker)")
+        return one_line(original)
     if not text.strip():
         return type(error).__name__
     return one_line(f"{type(error).__name__}: {text}")

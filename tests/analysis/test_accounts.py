@@ -7,6 +7,7 @@ import pytest
 
 from nws_sweep.analysis import accounts
 from nws_sweep.analysis.answers import Answer
+from nws_sweep.analysis.remedies import Remedy
 from nws_sweep.records import Account, OtherLoader, Part
 from tests.factories import loader_settings, measurement, trial
 
@@ -144,18 +145,29 @@ def test_a_second_remedy_saves_more_than_half_as_much_and_the_larger_one_is_firs
     making, sampler = accounts.remedies(account, settings)
     assert making.startswith("cheaper samples save up to 50 %")
     assert sampler.startswith("a cheaper sampler saves up to 30 %")
-    predicted = accounts.Remedy("num_workers=8 saves {} (predicted)", 0.4)
+    predicted = Remedy("num_workers=8 saves {} (predicted)", 0.4)
     assert accounts.remedies(account, settings, predicted) == (
         "num_workers=8 saves 40 % (predicted)",
         sampler,
     )
-    little = accounts.Remedy("num_workers=8 saves {} (predicted)", 0.05)
+    little = Remedy("num_workers=8 saves {} (predicted)", 0.05)
     assert accounts.remedies(account, settings, little) == (
         "cheaper samples save up to 50 %",
         sampler,
     )
     account = Account(step_s=1.0, making_s=5.0, sampler_s=2.0, main_s=2.0)
     assert len(accounts.remedies(account, settings)) == 1
+
+
+def test_the_first_remedy_is_that_of_the_cause_also_if_another_one_saves_more() -> None:
+    account = Account(step_s=0.0, making_s=5.0, others=(VALIDATION,))
+    settings = loader_settings(4)
+    part = accounts.to_change(account, settings)
+    assert accounts.cause(account, part).startswith("starting the workers of Scans")
+    first, second = accounts.remedies(account, settings)
+    assert first.startswith("one DataLoader of Scans for all passes")
+    assert first.endswith("saves 43 %")
+    assert second.startswith("cheaper samples save up to 45 %")
 
 
 def test_a_loader_that_is_made_for_each_epoch_has_to_be_made_once() -> None:

@@ -44,6 +44,9 @@ def sure(num_workers: int, epoch_s: float, half_width: float, **changes: Any) ->
 
 
 PERSISTENT = loader_settings(2, persistent_workers=True)
+MANY = replace(
+    TIED, tied=(PERSISTENT, *map(loader_settings, (4, 8))), provisional=False
+)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +60,7 @@ PERSISTENT = loader_settings(2, persistent_workers=True)
         (search_result(trial(0, 4.0), sure(2, 10.0, 0.01), sure(4, 12.0, 0.01)),
          "num_workers=0   2.50 times as fast as 2 (2.48 to 2.53)"),
         (search_result(trial(2, 4.0), sure(2, 6.0, 0.02, settings=PERSISTENT)),
-         "num_workers=2   1.50 times as fast as 2 persistent_workers=true (1.47 to 1.53)"),
+         "num_workers=2   1.50 times as fast as persistent_workers=true (1.47 to 1.53)"),
         (search_result(trial(4, 2.0), configuration=configuration(search=search_rules((4,)))),
          "num_workers=4   no other num_workers was measured"),
         (search_result(trial(0, 2.0), failed_trial(1)), "num_workers=0   nothing else could be measured"),
@@ -66,6 +69,12 @@ PERSISTENT = loader_settings(2, persistent_workers=True)
         (search_result(sure(0, 8.0, 0.02), trial(2, 4.0), stop_reason="the limit was spent", verdict=TIED),
          "num_workers=2 so far   2.00 times as fast as 0 (1.96 to 2.04); not certain: 4 may be as fast, about 40 s "
          "more decide"),
+        # longer than the time limit of a search
+        (search_result(sure(0, 8.0, 0.02), trial(2, 4.0), verdict=replace(MANY, seconds_to_decide=660.0),
+                       configuration=configuration(search=search_rules((0, 2, 4, 8), time_limit_s=60.0))),
+         "num_workers=2   2.00 times as fast as 0 (1.96 to 2.04); 4, 8 or persistent_workers=true may be as fast"),
+        (search_result(sure(0, 8.0, 0.02), trial(2, 4.0), *(sure(n, 4.0, 0.1) for n in (3, 4, 8, 16, 32))),
+         "num_workers=2   2.00 times as fast as 0 (1.96 to 2.04), as fast as 3, 4, 8 and 2 more"),
         (search_result(sure(0, 8.0, 0.02), trial(2, 4.0), stop_reason=""),
          "num_workers=2 so far   2.00 times as fast as 0 (1.96 to 2.04); not certain: the search did not finish"),
         (search_result(WAITING, LATE, configuration=configuration(search=search_rules((0, 1, 2), max_workers=2))),

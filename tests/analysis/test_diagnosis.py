@@ -190,8 +190,8 @@ MOVING = BatchCost(0.001, 0.0, copy_s=0.0015)
         (UNEVEN, [Bottleneck.LATENCY, Bottleneck.ORDER], 1.0,
          "loading waits: N % of a batch's 31 ms is waiting for storage or the network | "),
         (SLOW_START, [Bottleneck.STARTUP, Bottleneck.LATENCY], 0.8,
-         "starting and ending workers takes N % of the epoch | faster storage, or a cache, saves up to N % of the "
-         "epoch; persistent_workers=true saves up to N % of each later epoch"),
+         "starting and ending workers takes N % of the epoch | persistent_workers=true saves up to N % of each later "
+         "epoch; faster storage, or a cache, saves up to N % of the epoch"),
         (replace(SLOW_START, loop=replace(START, start_wait_s=30.0), tried=(0, 1, 2)),
          [Bottleneck.LATENCY, Bottleneck.STARTUP], 0.98,
          "loading waits: N % of a batch's 32 ms is waiting for storage or the network | faster storage, or a cache, "),

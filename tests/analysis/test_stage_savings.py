@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nws_sweep import cli, programs
-from nws_sweep.analysis import advice, limits
+from nws_sweep.analysis import advice
 from nws_sweep.errors import NwsSweepError
 from nws_sweep.model.stages import Stage
 from nws_sweep.records import BatchCost, BatchRecord, LoopCosts, SearchRecord, StageTime
@@ -192,14 +192,14 @@ def test_the_diagnosis_names_what_to_make_cheaper() -> None:
         saved=0.4,
     )
     read = replace(blur, name="read", file="", cpu_share=0.1, saved=0.2)
-    assert limits.dearest([read, blur], computing=True) == blur
-    assert limits.dearest([read, blur], computing=False) == read
-    assert limits.dearest([read], computing=True) is None
     computing = advice.of(COMPUTING.diagnosis, [read, blur])
     assert computing.cause == (
         "the CPUs are busy: Blur takes 70 % of a sample (data.py:12)"
     )
     assert str(computing.remedies[1]) == "a cheaper Blur saves up to 40 % of the epoch"
+    assert advice.of(COMPUTING.diagnosis, [read]).cause == (
+        "the CPUs are busy: 16 ms a batch"
+    )
     waiting = advice.of(WAITING.diagnosis, [read, blur])
     assert waiting.cause.endswith(" is waiting for storage or the network, in read")
 

@@ -73,7 +73,7 @@ def test_gains_are_ratios_to_the_best(
             search=search_rules((0, 2, 8), reference=reference)
         ),
     )
-    both = (found.gain_over_zero, found.gain_over_reference)
+    both = (found.gain_over(0), found.gain_over(found.configuration.search.reference))
     assert [gain and gain.value for gain in both] == gains
     for gain in filter(None, both):  # both intervals are of 0.75 to 1.5
         assert gain.half_width == pytest.approx(math.sqrt(2) * math.log(2) / 2)
@@ -108,8 +108,9 @@ def test_the_verdict_decides_and_other_settings_do_not_mix_with_the_numbers_of_w
         8.0,
         7.0,
     ]
-    assert summary.gain_over_zero is not None
-    assert summary.gain_over_zero.value == 16.0 / 9.0
+    gain = summary.gain_over(0)
+    assert gain is not None
+    assert gain.value == 16.0 / 9.0
 
 
 @pytest.mark.parametrize(

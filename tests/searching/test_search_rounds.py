@@ -23,7 +23,6 @@ from nws_sweep.records import (
     Window,
     WindowKind,
 )
-from nws_sweep.searching import search as runner
 from nws_sweep.searching.earlier_results import continued
 from nws_sweep.searching.search import search
 from tests import factories
@@ -173,17 +172,6 @@ def test_a_search_that_its_limit_ended_goes_on_and_repeats_nothing_that_has_figu
     assert again.status is Status.MEASURED
     assert measured < set(again.measured_numbers)
     assert again.cost_s > first.cost_s
-
-
-@pytest.mark.parametrize(
-    ("rules", "mode", "limit_s"),
-    [
-        ({}, "steady", 60.0), ({"settings": ("pin_memory",)}, "steady", 90.0), ({"time_limit_s": 5.0}, "epoch", 5.0),
-        ({"settings": None}, "steady", 60.0), ({}, "epoch", math.inf), ({"strategy": "patience"}, "steady", math.inf),
-    ],
-)  # fmt: skip
-def test_the_default_limit(rules: dict[str, Any], mode: str, limit_s: float) -> None:
-    assert runner.limit_s(configuration({"mode": mode}, **rules)) == limit_s
 
 
 def test_patience_ends_a_search_of_failures() -> None:

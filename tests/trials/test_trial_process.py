@@ -157,7 +157,7 @@ AT_LENGTH = "^RuntimeError: shape mismatch: expected 3 See the documentation"
     ("name", "num_workers", "reason"),
     [
         ("RaisesAtLength", 0, f"{AT_LENGTH}$"),
-        ("RaisesAtLength", 1, rf"{AT_LENGTH} \(in a worker\)$"),
+        ("RaisesAtLength", 1, rf"{AT_LENGTH}$"),
         ("Killed", 0, "^the trial process was killed by SIGKILL$"),
         ("Exits", 0, "^the trial process ended with exit status 3$"),
     ],

@@ -2,7 +2,7 @@
 pure value."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -76,12 +76,10 @@ def panels_of(summary: Summary) -> dict[str, Panel]:
     panels = {}
     for dataset, configurations in facets.by_dataset(summary).items():
         quantity = facets.quantity_of(configurations)
-        if len(configurations) == 1:
-            heading = "num_workers"
-            rows = _of_candidates(configurations[0], quantity)
-        else:
+        heading = "num_workers"
+        if len(configurations) > 1:
             heading = f"{BETWEEN.join(within)}: num_workers"
-            rows = _of_configurations(configurations, within, quantity)
+        rows = _rows(configurations, within, quantity)
         if rows:
             panels[dataset] = _panel(quantity, heading, rows)
     return dict([*panels.items()][: facets.MOST_DATASETS])
@@ -94,49 +92,50 @@ def _panel(quantity: Quantity, heading: str, rows: Sequence[Row]) -> Panel:
     return Panel(quantity, heading, shown, len(rows) - len(shown))
 
 
-def _of_candidates(
-    configuration: ConfigurationSummary, quantity: Quantity
-) -> list[Row]:
-    trials = [*configuration.worker_trials]
-    best = configuration.best
-    if best and best not in trials:
-        trials.append(best)
-    rows = [_row(configuration, trial, quantity) for trial in trials]
-    return [
-        replace(row, name=f"{row.name} (answer)") if row.is_answer else row
-        for row in rows
-        if row
-    ]
-
-
-def _of_configurations(
+def _rows(
     configurations: Sequence[ConfigurationSummary],
     within: Sequence[str],
     quantity: Quantity,
 ) -> list[Row]:
+    """Makes a row for each candidate of a single configuration, or for the best
+    settings of several, the fastest first."""
     rows = []
-    for configuration in sorted(configurations, key=lambda c: -c.best_rate):
-        row = _row(configuration, configuration.best, quantity)
-        if row:
+    if len(configurations) == 1:
+        (only,) = configurations
+        trials = [*only.worker_trials]
+        if only.best and only.best not in trials:
+            trials.append(only.best)
+        rows = [_row(only, trial, quantity) for trial in trials]
+    else:
+        for configuration in sorted(configurations, key=lambda c: -c.best_rate):
             label = facets.label(configuration, within)
-            rows.append(replace(row, name=f"{label}: {row.name}", label=label))
-    return rows
+            rows.append(_row(configuration, configuration.best, quantity, label))
+    return [row for row in rows if row]
 
 
 def _row(
-    configuration: ConfigurationSummary, trial: Trial | None, quantity: Quantity
+    configuration: ConfigurationSummary,
+    trial: Trial | None,
+    quantity: Quantity,
+    label: str = "",
 ) -> Row | None:
     """Makes the bar of a trial; None if it is not known where its time goes."""
     account = accounts.account_of(trial)
     if not trial or not account or not account.total_s or trial.objective_s is None:
         return None
     changed = configuration.configuration.differing(trial.settings)
+    name = f"{trial.num_workers} {changed}".rstrip()
+    is_answer = trial is configuration.answer
+    if label:
+        name = f"{label}: {name}"
+    elif is_answer:
+        name = f"{name} (answer)"
     uncertainty = units.uncertainty(facets.time_with_interval(trial, quantity))
     return Row(
-        name=f"{trial.num_workers} {changed}".rstrip(),
+        name=name,
         num_workers=trial.num_workers,
-        label="",
-        is_answer=trial is configuration.answer,
+        label=label,
+        is_answer=is_answer,
         account=account,
         total=units.seconds(account.total_s, uncertainty),
     )

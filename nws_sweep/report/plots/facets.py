@@ -34,12 +34,6 @@ def _is_of_dataset(name: str) -> bool:
     return name.partition(".")[0] == _DATASET
 
 
-def fastest(configurations: Sequence[ConfigurationSummary]) -> ConfigurationSummary:
-    """Selects the fastest of these configurations of one dataset; of undecided ones if
-    there is no answer."""
-    return max(configurations, key=lambda c: (c.answer is not None, c.best_rate))
-
-
 def quantity_of(configurations: Sequence[ConfigurationSummary]) -> Quantity:
     """Selects what a time is of: an epoch; without its length a batch, or a sample of
     batches of several sizes."""
@@ -52,7 +46,9 @@ def quantity_of(configurations: Sequence[ConfigurationSummary]) -> Quantity:
     if all(trial.batches for trial in measured):
         return Quantity.EPOCH
     sizes = {trial.settings.batch_size for trial in measured}
-    return Quantity.BATCH if len(sizes) == 1 else Quantity.SAMPLE
+    if len(sizes) == 1:
+        return Quantity.BATCH
+    return Quantity.SAMPLE
 
 
 def time_with_interval(trial: Trial, quantity: Quantity) -> Estimate | None:

@@ -48,7 +48,9 @@ class Curve:
         """The values of all points, and of the recommended candidate, which may have
         other settings."""
         values = [*self.points.values()]
-        return [*values, self.value] if self.value else values
+        if self.value:
+            return [*values, self.value]
+        return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +246,9 @@ def _entries(chart: Chart, panels: Sequence[Axes]) -> list[Artist | Container]:
         curve.look is None for panel in chart.panels.values() for curve in panel.curves
     )
     more = Line2D([], [], color=MUTED, linewidth=0.5, label=f"{nameless} more")
-    return [*entries.values(), more] if nameless else [*entries.values()]
+    if nameless:
+        return [*entries.values(), more]
+    return [*entries.values()]
 
 
 def _draw_panel(axes: Axes, panel: Panel) -> None:
@@ -297,17 +301,35 @@ def _draw_curve(axes: Axes, curve: Curve, factor: float) -> None:
     dash, index = divmod(curve.look, len(COLOURS))
     colour = COLOURS[index]
     axes.errorbar(
-        places, heights, style.errors([*points.values()]), color=colour, elinewidth=1,
-        linestyle=DASHES[dash], marker=MARKERS[index], markersize=4.5, markerfacecolor=PAPER if dash else colour,
+        places,
+        heights,
+        style.errors([*points.values()]),
+        color=colour,
+        elinewidth=1,
+        linestyle=DASHES[dash],
+        marker=MARKERS[index],
+        markersize=4.5,
+        markerfacecolor=PAPER if dash else colour,
         label=style.fitting(curve.label, 3.1),
-    )  # fmt: skip
+    )
     if curve.value:
         value = curve.value.scaled(factor)
         axes.plot(
-            curve.best, value.value, "o", markersize=12, markerfacecolor="none",
-            markeredgecolor=colour, markeredgewidth=1.4, clip_on=False,
-        )  # fmt: skip
+            curve.best,
+            value.value,
+            "o",
+            markersize=12,
+            markerfacecolor="none",
+            markeredgecolor=colour,
+            markeredgewidth=1.4,
+            clip_on=False,
+        )
         if curve.changed:  # no point of the curve, which would have the interval
             axes.errorbar(
-                curve.best, value.value, style.errors([value]), fmt="none", ecolor=colour, elinewidth=1
-            )  # fmt: skip
+                curve.best,
+                value.value,
+                style.errors([value]),
+                fmt="none",
+                ecolor=colour,
+                elinewidth=1,
+            )

@@ -27,13 +27,19 @@ def draw(stages: Sequence[Stage], title: str) -> Figure:
     saved = [100 * max(0.0, stage.saved or 0.0) for stage in stages]
     workers = [units.counted(stage.workers_without or 0, "worker") for stage in stages]
     upper = axes.barh(
-        places - _HEIGHT / 2, shares, _HEIGHT, color=COLOURS[0],
+        places - _HEIGHT / 2,
+        shares,
+        _HEIGHT,
+        color=COLOURS[0],
         label="share of a sample's time",
-    )  # fmt: skip
+    )
     lower = axes.barh(
-        places + _HEIGHT / 2, saved, _HEIGHT, color=COLOURS[1],
+        places + _HEIGHT / 2,
+        saved,
+        _HEIGHT,
+        color=COLOURS[1],
         label="share of the epoch saved if it took no time",
-    )  # fmt: skip
+    )
     axes.bar_label(upper, fmt="{:.0f} %", padding=4)
     savings = [
         f"{percent:.0f} %, then {enough}"

@@ -181,7 +181,9 @@ def ending(text: str, inches: float) -> str:
     """Writes the end of the text in a line of about this width: names of code differ
     there."""
     line, most = plain(text), int(inches / LETTER)
-    return line if len(line) <= most else f"…{line[1 - most :]}"
+    if len(line) <= most:
+        return line
+    return f"…{line[1 - most :]}"
 
 
 def wrapped(text: str, inches: float) -> str:
