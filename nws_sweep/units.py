@@ -4,7 +4,7 @@ A number with an interval has two or three digits, by the rounding rule of the P
 Data Group: two digits of half the width of the interval are significant if they are 10
 to 35, else one. So 6.234 s is 6.23 s with an uncertainty of 5 % (0.31 s), and 6.2 s
 with one of 12 % (0.75 s). An interval that is wider than half of the number stands in
-its place.
+its place, and a time is unknown if its ends are more than tenfold apart.
 """
 
 import math
@@ -16,6 +16,7 @@ NOTHING = "-"
 ROUGHLY = 1.0  # uncertainty of a figure that has two digits
 # half of an interval / its number, above which the number would promise too much
 _WIDE = 0.25
+_TOLD = 10.0  # high / low of an interval, above which it tells nothing
 
 
 def seconds(value: float | None, uncertainty: float | None = None) -> str:
@@ -58,6 +59,8 @@ def interval(estimate: Estimate | None) -> str:
 
 def _between(low: float, high: float) -> str:
     """The ends of a wide interval in seconds, in the unit of the upper end."""
+    if high > _TOLD * low:
+        return "unknown"
     factor, unit = _unit(float(f"{high:.0e}"))
     return f"about {_roughly(low * factor)} to {_roughly(high * factor)} {unit}"
 

@@ -38,13 +38,24 @@ _WORDS = {
 }
 
 
-def line(trial: Trial | None) -> str:
+def name_of(part: Part, *, has_step: bool) -> str:
+    """Names a part; without a training step, the time between batches is that of the
+    loop."""
+    if part is Part.STEP and not has_step:
+        return "the loop itself"
+    return part.value
+
+
+def line(trial: Trial | None, *, has_step: bool) -> str:
     """Where the time of an epoch goes with the settings of a trial: parts and their
     shares; empty if unknown."""
     account = account_of(trial)
     if account is None:
         return ""
-    shown = [f"{part.value} {share(account.share(part))}" for part in _shown(account)]
+    shown = [
+        f"{name_of(part, has_step=has_step)} {share(account.share(part))}"
+        for part in _shown(account)
+    ]
     return f"where the time goes: {', '.join(shown)}"
 
 

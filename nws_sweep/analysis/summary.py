@@ -85,7 +85,9 @@ class ConfigurationSummary:
             stages = stages_of(recorded, best, diagnosis.replayed)
             advised = advice.of(diagnosis, stages)
             details += advice.details(diagnosis)
-        details += [accounts.line(best), *advice.on_samples(recorded)]
+        has_step = recorded.configuration.has_step
+        details.append(accounts.line(best, has_step=has_step))
+        details += advice.on_samples(recorded)
         predictions = what_if.of(recorded, best) if self.is_only else None
         if predictions and not predictions.step_s:
             details.append(advice.fed_steps(predictions.feeding()))

@@ -52,13 +52,13 @@ class Ratio:
     @property
     def speed_up(self) -> str:
         """How many times as fast the base is, with its interval: ``1.9x (1.6 to 2.2)``,
-        or ``2 to 7`` if this is wide."""
+        or ``2x to 7x`` if this is wide."""
         if self.half_width == 0.0:
             return "the same"
         number, between = self._texts
         if number:
             return f"{number}x {between}".rstrip()
-        return between
+        return f"{between.replace(' to', 'x to')}x"
 
     def as_fast_as(self, compared: str) -> str:
         """How fast the base is: ``1.9 times as fast as 0 (1.6 to 2.2)``."""

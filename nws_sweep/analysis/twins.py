@@ -14,7 +14,7 @@ from nws_sweep.units import listed
 
 T = TypeVar("T")
 
-_MOST_LABELS = 3  # of twins that no axes describe
+_MOST_LABELS = 1  # of twins that no axes describe
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Twins:
     def label(self, columns: Sequence[str]) -> str:
         """Names it by the values of these columns, such as ``batch_size=64, pin_memory
         true or false``."""
-        texts = {column: self.values(column) for column in columns}
+        texts = {c: values for c in columns if (values := self.values(c))}
         if math.prod(map(len, texts.values())) == len(self.configurations):
             return ", ".join(map(_in_words, texts, texts.values()))
         return listed([c.label for c in self.configurations], _MOST_LABELS)

@@ -238,10 +238,13 @@ def configuration(
     }  # fmt: skip
     for override in overrides:
         key = override.partition("=")[0].lstrip("+")
-        if key not in columns and not f"{key}=".startswith(
-            ("~", *_NAMELESS, "experiment/")
-        ):
-            columns[key] = column_value(config, key, override)
+        if key not in columns and not f"{key}=".startswith(("~", *_NAMELESS)):
+            columns[key.removeprefix("experiment/")] = column_value(
+                config, key, override
+            )
+    # its parts say better what is measured
+    if any(override.startswith("experiment/") for override in overrides):
+        columns.pop("experiment", None)
     rules = plain["search"]
     # a value that is set is not searched
     if rules.settings is None and "persistent_workers" in columns:

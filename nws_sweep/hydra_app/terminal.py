@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from rich import box
+from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
 from rich.progress import (
     BarColumn,
@@ -29,6 +31,12 @@ from nws_sweep.system import streams
 
 # Wide enough for the table of best settings.
 _PLAIN_WIDTH = 160
+_BETWEEN = 3  # characters between columns
+# Headings of the columns that a narrow table lacks, the first ones first.
+_LEFT_OUT = (
+    *("vs CPU count", "memory", "start-up", "per batch", "samples/s"),
+    *("epoch", "vs 0 workers"),
+)
 # of a job of a launcher
 _UNPLANNED = Plan(configurations=0, tried=1, at_most_s=None, varying=())
 
@@ -152,7 +160,7 @@ class View:
         first line or the table, and failures.
         """
         self.stop()
-        for part in _answer(summary, is_quiet=self._is_quiet):
+        for part in _answer(summary, self._width, is_quiet=self._is_quiet):
             self._say(part)
         for failure in (*summary.failures, *summary.stored.unreadable):
             self._say(f"failed {failure}")
@@ -175,6 +183,10 @@ class View:
         # no wrapping of lines, because users copy paths
         self._progress.console.print(text, soft_wrap=isinstance(line, str))
 
+    @property
+    def _width(self) -> int:
+        return self._progress.console.width
+
 
 class _Console(Console):
     """Prints nothing after a broken pipe, where rich itself would exit: the results are
@@ -192,7 +204,7 @@ def _text(text: str) -> Text:
     return Text(printable(text))
 
 
-def _answer(summary: Summary, *, is_quiet: bool) -> Iterator[str | Table]:
+def _answer(summary: Summary, width: int, *, is_quiet: bool) -> Iterator[str | Table]:
     """The lines of the answer, then a short table of what was measured; of a grid, the
     table of its answers, then the lines. If quiet, the first lines."""
     if is_quiet:
@@ -200,21 +212,52 @@ def _answer(summary: Summary, *, is_quiet: bool) -> Iterator[str | Table]:
         return
     yield ""
     if len(summary.configurations) > 1:
-        yield _table(snippets.best_table(summary), len(summary.identities))
+        identities = len(summary.identities)
+        yield _table(snippets.best_table(summary), identities, width)
+        yield ""
         yield from snippets.lines_of(summary)
         return
     yield from snippets.lines_of(summary)
     measured = snippets.measured_table(summary.configurations[0])
     if measured:
-        yield _table(measured, 0)
+        yield ""
+        yield _table(measured, 0, width)
+        yield ""
 
 
-def _table(rows: Sequence[Sequence[str]], identities: int) -> Table:
-    """A table with its header; the first columns are names, the others numbers."""
-    table = Table()
-    for index, name in enumerate(rows[0]):
-        justify: JustifyMethod = "left" if index < identities else "right"
-        table.add_column(_text(name), justify=justify, overflow="fold")
-    for row in rows[1:]:
+def _table(rows: Sequence[Sequence[str]], identities: int, width: int) -> Table:
+    """A table with its header, of the columns that fit; the first columns are names,
+    the others numbers."""
+    names = set(rows[0][:identities])
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    fitting = _fitting(rows, identities, width)
+    for name in fitting[0]:
+        justify: JustifyMethod = "left" if name in names else "right"
+        table.add_column(_text(name), justify=justify, overflow="ellipsis")
+    for row in fitting[1:]:
         table.add_row(*map(_text, row))
     return table
+
+
+def _fitting(
+    rows: Sequence[Sequence[str]], identities: int, width: int
+) -> list[list[str]]:
+    """Leaves out columns until the table is as narrow as the terminal, what a reader
+    misses least first: names without which the rows still differ, then figures that
+    others imply."""
+    columns = [*zip(*rows, strict=True)]
+    named, figures = columns[:identities], columns[identities:]
+    for name in named[1:]:
+        others = [column for column in named if column is not name]
+        is_needed = len({*zip(*others, strict=True)}) < len(rows)
+        if not is_needed and _width_of([*named, *figures]) > width:
+            named = others
+    for heading in _LEFT_OUT:
+        if _width_of([*named, *figures]) > width:
+            figures = [c for c in figures if not c[0].startswith(heading)]
+    return [list(row) for row in zip(*named, *figures, strict=True)]
+
+
+def _width_of(columns: Sequence[Sequence[str]]) -> int:
+    """The width of a table, with two spaces between columns and a rule."""
+    return sum(max(map(cell_len, column)) + _BETWEEN for column in columns)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nws_sweep import units
+from nws_sweep.analysis import accounts
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.model.stages import nested
 from nws_sweep.records import BatchTime, atomic
@@ -115,14 +116,15 @@ def _accounts(summary: Summary) -> Iterator[Illustration]:
 
 
 def _largest_part(dataset: str, panel: account_bars.Panel) -> str:
-    """Says what takes most of the time with the answer; empty without one."""
-    for row in panel.rows:
-        if row.is_answer:
-            part = next(iter(row.account.seconds))
-            share = units.share(row.account.share(part))
-            settings = f"num_workers={row.num_workers}{_bracketed(row.label)}"
-            return f"{_short(dataset)}{part.value} {share} with {settings}"
-    return ""
+    """Says what takes most of the time with the answer; without one, with the fastest
+    settings."""
+    fastest = min(panel.rows, key=lambda row: row.account.total_s)
+    row = next((row for row in panel.rows if row.is_answer), fastest)
+    part = next(iter(row.account.seconds))
+    name = accounts.name_of(part, has_step=panel.has_step)
+    share = units.share(row.account.share(part))
+    settings = f"num_workers={row.num_workers}{_bracketed(row.label)}"
+    return f"{_short(dataset)}{name} {share} with {settings}"
 
 
 def _listed(sentences: Sequence[str]) -> str:
@@ -139,12 +141,12 @@ def _batches(
     lines = batch_times.timelines(batches(configuration))
     if not lines:
         return
-    best = None
-    if configuration.best:
-        best = (configuration.best.num_workers, configuration.changed_settings)
+    best, answer = None, configuration.answer
+    if answer:
+        best = (answer.num_workers, configuration.changed_settings)
     draw = partial(batch_times.draw_timelines, lines, best=best)
     title = f"Time of each batch: {configuration.label}"
-    alt = f"Waiting and step of each batch, in the order of arrival, with {units.counted(len(lines), 'setting')}."
+    alt = "Waiting and step of each batch, in the order of arrival."
     yield Illustration(plots.BATCH_TIMES, draw, title, alt)
 
 

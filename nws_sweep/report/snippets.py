@@ -35,7 +35,7 @@ TRIAL_HEADER = (
 _FIRST_SHOWN = ("num_workers", "per batch", "samples/s", "epoch", "start-up", "memory")
 # settings in a table behind an answer; longer tables are left to its details
 _MOST_ROWS = 10
-_MOST_LINES = 5  # about the points of a grid
+_MOST_LINES = 4  # about the points of a grid
 
 Row = tuple[str, str]  # a label and its text
 
@@ -163,19 +163,19 @@ def _notes(summary: Summary) -> list[Row]:
 
 
 def _causes(summary: Summary) -> list[Row]:
-    """Each distinct answer of a grid: its points, the cause, and a remedy; without the
-    points, if all are alike."""
+    """Each distinct answer of a grid: its points, the settings, and the cause; if all
+    are alike, the cause and the remedies."""
     kinds = twins.of_one_kind(summary)
     if len(kinds) == 1:
         rows = kinds[0].first.conclusion.rows
         return [row for row in rows if row[0] in ("why", "next")]
     causes = []
     for alike in kinds:
-        conclusion = alike.first.conclusion
-        if conclusion.why:
-            texts = (conclusion.why, *conclusion.remedies[:1])
+        first, why = alike.first, alike.first.conclusion.why
+        if first.answer and why:
+            settings = answers.settings_of(first.run.result, first.answer)
             where = alike.label(summary.distinguishing)
-            causes.append(("why", f"{where}: {'; '.join(texts)}"))
+            causes.append(("why", f"{where}: {settings}, as {why}"))
     return causes
 
 

@@ -56,10 +56,11 @@ def test_a_line_has_the_parts_that_are_worth_a_word() -> None:
     account = Account(step_s=3.0, making_s=6.99, sampler_s=0.01)
     measured = trial(2, 10.0, measurement=measurement(10.0, account=account))
     assert (
-        accounts.line(measured)
+        accounts.line(measured, has_step=True)
         == "where the time goes: making samples 70 %, training step 30 %"
     )
-    assert accounts.line(trial(2, 10.0)) == ""
+    assert "the loop itself 30 %" in accounts.line(measured, has_step=False)
+    assert accounts.line(trial(2, 10.0), has_step=True) == ""
 
 
 def test_the_table_has_the_largest_part_first_and_what_other_loaders_start() -> None:

@@ -57,7 +57,7 @@ def test_half_widths_add_in_quadrature_on_the_log_scale_if_both_times_have_one()
         "1.50x (1.43 to 1.58)",
     )
     # a wide interval stands in the place of the ratio
-    assert replace(found, half_width=0.5).speed_up == "0.9 to 2.5"
+    assert replace(found, half_width=0.5).speed_up == "0.9x to 2.5x"
     assert replace(found, half_width=0.2).speed_up == "1.5x (1.2 to 1.8)"
     assert replace(found, half_width=None).speed_up == "1.5x"
     assert replace(found, half_width=0.0).speed_up == "the same"

@@ -51,8 +51,6 @@ def test_twins_that_no_axes_describe_are_named_by_their_labels() -> None:
     )  # fmt: skip
     first, second = twins.of_one_kind(found)
     assert first.label(found.distinguishing) == (
-        "dataset=photos batch_size=8 pin_memory=true, "
-        "dataset=photos batch_size=16 pin_memory=true, "
-        "dataset=photos batch_size=16 pin_memory=false and 1 more"
+        "dataset=photos batch_size=8 pin_memory=true and 3 more"
     )
     assert second.label(found.distinguishing) == "batch_size=8, pin_memory=false"

@@ -83,6 +83,12 @@ def test_other_overrides_become_columns_and_presets_do_not() -> None:
     }  # fmt: skip
 
 
+def test_the_parts_of_an_experiment_are_columns_in_its_place() -> None:
+    found = configured("experiment=rule_of_thumb", "experiment/workload=objects")
+    assert found.columns["workload"] == "objects"
+    assert "experiment" not in found.columns
+
+
 _OUT_OF_RANGE = {
     "null or an integer of at least 1": [
         "batch_size=0", "batch_size=abc", "batch_size=1.5", "batch_size=", "prefetch_factor=none",

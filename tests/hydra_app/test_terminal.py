@@ -8,6 +8,7 @@ import pytest
 
 from nws_sweep import verbosity
 from nws_sweep.analysis.summary import Summary
+from nws_sweep.hydra_app import terminal
 from nws_sweep.hydra_app.grid import Plan
 from nws_sweep.hydra_app.terminal import View
 from tests.factories import (
@@ -60,7 +61,11 @@ def shown(
     monkeypatch.setenv(verbosity.VARIABLE, level)
     View().conclude(summary, [Path("runs/one/report.html"), Path("runs/one/best.yaml")])
     lines = capsys.readouterr().out.splitlines()
-    return [line for line in lines if line and line[0] not in "┏┃┡│└|"]
+    return [
+        line
+        for line in lines
+        if line and line[0] not in " ─|" and "   per batch" not in line
+    ]
 
 
 def test_a_run_shows_the_answer_its_failures_and_the_report_and_verbose_the_details(
@@ -93,8 +98,32 @@ def test_a_grid_shows_a_table_with_twins_in_a_row_and_what_stands_below_it(
     )
     View().conclude(found, [])
     text = capsys.readouterr().out
-    assert "│ true or false │" in text
+    assert "true or false" in text
     assert text.rstrip().endswith("cost   16 s")
+
+
+def test_a_narrow_table_leaves_out_names_and_figures_and_breaks_no_word(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = summary_of_grid(
+        *(
+            search_result(
+                trial(0, 8.0),
+                trial(workers, 4.0),
+                columns={"dataset": name, "batch_size": 64 * workers},
+            )
+            for workers, name in ((1, "photos"), (2, "objects"))
+        )
+    )
+    monkeypatch.setattr(terminal, "_PLAIN_WIDTH", 40)
+    View().conclude(found, [])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in lines[1:5]] == [
+        ["dataset", "num_workers", "vs", "0", "workers"],
+        ["─" * len(lines[2])],
+        ["photos", "1", "1.2x", "to", "3.3x"],
+        ["objects", "2", "1.2x", "to", "3.3x"],
+    ]
 
 
 def test_quiet_leaves_the_first_lines_of_answers_and_errors(

@@ -356,5 +356,5 @@ def test_the_table_has_a_row_per_configuration_with_times_and_gains() -> None:
         "",
         "| dataset | num_workers | samples/s | per batch         | epoch | vs 0 workers | vs CPU count (4) |",
         "|---------|-------------|-----------|-------------------|-------|--------------|------------------|",
-        "| photos  | 2           | 1020      | about 50 to 90 ms | 8.0 s | 2.5 to 7     | 1.2 to 3.3       |",
+        "| photos  | 2           | 1020      | about 50 to 90 ms | 8.0 s | 2.5x to 7x   | 1.2x to 3.3x     |",
     ]

@@ -84,7 +84,7 @@ def test_times_of_a_run_are_one_curve_with_the_ends_of_its_intervals() -> None:
     (axes,) = line_charts.draw(chart, "Time").axes
     assert (axes.get_ylabel(), axes.get_xlabel()) == (
         "s per epoch",
-        "num_workers (ring: answer; lines: 95 % intervals)",
+        "num_workers (each step doubles; ring: answer;\nlines: 95 % intervals)",
     )
     assert [np.asarray(line.get_xdata()).tolist() for line in axes.lines] == [
         [0, 4],
@@ -118,19 +118,18 @@ def test_the_ring_is_at_the_time_of_the_recommended_settings() -> None:
     ] == [
         (0, 2, 8.0, 4.0),
         (3, 2.0),
+        (3, 2.0),  # its point, which is beside the curve
     ]
     assert heights(axes.collections[-1]) == [estimate(2.0).ends]
-    settings = "prefetch_factor=4"
-    label = f"num_workers (ring: answer, {settings}; lines: 95 % intervals)"
-    assert axes.get_xlabel().replace("\n", " ") == label
+    ring = "ring: answer, with prefetch_factor=4, beside the curve;"
+    assert ring in axes.get_xlabel().replace("\n", " ")
     runs = [
         search_result(trial(0, 8.0), trial(1, 6.0), *more, columns={"seed": len(more)})
         for more in ([], [better])
     ]
     (axes,) = line_charts.draw(line_charts.times(summary_of_grid(*runs)), "Time").axes
-    assert "ring: answer, some with other settings" in axes.get_xlabel().replace(
-        "\n", " "
-    )
+    ring = "ring: answer, some with prefetch_factor=4, beside the curve;"
+    assert ring in axes.get_xlabel().replace("\n", " ")
 
 
 EIGHT_S = Estimate(value=8.0, low=None, high=None, n=1)
@@ -330,7 +329,7 @@ def test_timelines_are_the_batches_of_each_candidate() -> None:
         axes.get_title(loc="left")
         for axes in batch_times.draw_timelines(found, "", [*found][2]).axes
     ]
-    assert titles == ["no workers", "4 workers", "4 workers prefetch_factor=4 (best)"]
+    assert titles == ["no workers", "4 workers", "4 workers prefetch_factor=4 (answer)"]
 
 
 def test_of_many_candidates_the_ends_and_the_recommended_one_are_shown() -> None:
@@ -339,11 +338,11 @@ def test_of_many_candidates_the_ends_and_the_recommended_one_are_shown() -> None
     )
     assert (len(figure.axes), figure.get_suptitle()) == (
         6,
-        "Times (6 of 30 candidates)",
+        "Times (6 of 30 settings)",
     )
     titles = [
         "no workers",
-        "3 workers (best)",
+        "3 workers (answer)",
         *(f"{n} workers" for n in (7, 14, 22, 29)),
     ]
     assert [axes.get_title(loc="left") for axes in figure.axes] == titles

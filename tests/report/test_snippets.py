@@ -65,11 +65,11 @@ def test_below_the_table_of_a_grid_are_what_is_not_certain_and_each_cause_once()
     first, second, cost = snippets.rows_of(found)
     assert first == (
         "why",
-        "batch_size=64, pin_memory true or false: no single cost limits: removing any "
-        "saves less than a tenth of the epoch",
+        "batch_size=64, pin_memory true or false: num_workers=0, as no single cost "
+        "limits: removing any saves less than a tenth of the epoch",
     )
     assert second[1].startswith(
-        "batch_size=128, pin_memory true or false: loading waits: 100 % of a batch's"
+        "batch_size=128, pin_memory true or false: num_workers=0, as loading waits: "
     )
     assert cost == ("cost", "32 s")
     alike = summary_of_grid(
@@ -83,7 +83,7 @@ def test_below_the_table_of_a_grid_are_what_is_not_certain_and_each_cause_once()
         for size in range(8)
     ]
     *_, more, _ = snippets.rows_of(summary_of_grid(*many))
-    assert more == ("note", "4 more, in the report")
+    assert more == ("note", "5 more, in the report")
 
 
 def test_a_mismeasured_candidate_has_no_times_in_the_progress_and_its_reason_at_the_end() -> (

@@ -266,7 +266,9 @@ def test_the_page_begins_with_the_lines_of_the_answer_and_the_load() -> None:
         lines = found.configurations[0].conclusion
         text = page.report(found, [])
         start = html.unescape(text[text.index(f"{heading}</h2>") :])
-        assert start.index("<dt>answer</dt>") < start.index(lines.answer) < 500
+        settings, gain = lines.answer.split("   ")
+        parts = f'"setting">{settings}</span> <span class="gain">{gain}</span>'
+        assert start.index("<dt>answer</dt>") < start.index(parts) < 500
         for name, line in lines.rows[1:]:
             assert f"<dt>{name}</dt><dd>{line}</dd>" in start
         assert text.count(load) == 1

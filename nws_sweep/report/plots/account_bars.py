@@ -2,7 +2,7 @@
 pure value."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -21,7 +21,7 @@ from nws_sweep.report.plots.style import COLOURS, LETTER, MUTED, WIDTH
 
 _MOST_ROWS = 12  # of a dataset
 _NAME = 2.1  # inches, the name of a row
-_ROW = 0.24  # inches, its height
+_ROW = 0.24  # inches, the height of one with a name of one line
 _HEIGHT = 0.7  # of a bar, in rows
 _VISIBLE = 0.005  # of the time: a part that the legend names
 # In the order of drawing; waiting and the training step as in the times of batches.
@@ -56,6 +56,7 @@ class Panel:
     heading: str  # what the names of the rows are
     rows: list[Row]
     left_out: int = 0  # slower rows that are not shown
+    has_step: bool = True  # whether any of the rows had a training step
 
     @property
     def left_out_text(self) -> str:
@@ -81,7 +82,9 @@ def panels_of(summary: Summary) -> dict[str, Panel]:
             heading = f"{BETWEEN.join(within)}: num_workers"
         rows = _rows(configurations, within, quantity)
         if rows:
-            panels[dataset] = _panel(quantity, heading, rows)
+            has_step = any(c.configuration.has_step for c in configurations)
+            panel = _panel(quantity, heading, rows)
+            panels[dataset] = replace(panel, has_step=has_step)
     return dict([*panels.items()][: facets.MOST_DATASETS])
 
 
@@ -124,12 +127,13 @@ def _row(
     if not trial or not account or not account.total_s or trial.objective_s is None:
         return None
     changed = configuration.configuration.differing(trial.settings)
-    name = f"{trial.num_workers} {changed}".rstrip()
     is_answer = trial is configuration.answer
+    name = str(trial.num_workers)
     if label:
         name = f"{label}: {name}"
     elif is_answer:
         name = f"{name} (answer)"
+    name = f"{name} {changed}".rstrip()
     uncertainty = units.uncertainty(facets.time_with_interval(trial, quantity))
     return Row(
         name=name,
@@ -145,7 +149,7 @@ def _row(
 def draw(panels: Mapping[str, Panel], title: str) -> Figure:
     """Draws a panel for each dataset, and in it a bar for each row, the parts in the
     order of ``Part``."""
-    heights = [0.75 + _ROW * len(panel.rows) for panel in panels.values()]
+    heights = [0.75 + _height(panel) for panel in panels.values()]
     figure, places = style.panels(
         title, len(panels), sum(heights) / len(heights), height_ratios=heights
     )
@@ -156,8 +160,9 @@ def draw(panels: Mapping[str, Panel], title: str) -> Figure:
         _draw_panel(axes, panel)
         lines = [line for line in (dataset, panel.heading) if line]
         axes.set_title("\n".join(style.fitting(line, room) for line in lines))
+    has_step = any(panel.has_step for panel in panels.values())
     entries = [
-        Patch(color=colour, label=part.value)
+        Patch(color=colour, label=accounts.name_of(part, has_step=has_step))
         for part, colour in _COLOURS.items()
         if any(panel.shows(part) for panel in panels.values())
     ]
@@ -165,10 +170,20 @@ def draw(panels: Mapping[str, Panel], title: str) -> Figure:
     return figure
 
 
+def _names(panel: Panel) -> list[str]:
+    return [style.in_two_lines(row.name, _NAME) for row in panel.rows]
+
+
+def _height(panel: Panel) -> float:
+    """The height of the bars, inches: names of two lines must not touch."""
+    lines = 1 + max(name.count("\n") for name in _names(panel))
+    return len(panel.rows) * (_ROW + style.LINE * (lines - 1))
+
+
 def _draw_panel(axes: Axes, panel: Panel) -> None:
     """Draws the bars, and the whole time behind them."""
     totals_s = [row.account.total_s for row in panel.rows]
-    factor, unit = style.time_unit(min(totals_s))
+    factor, unit = style.time_unit(max(totals_s))
     ends = np.zeros(len(panel.rows))
     for part, colour in _COLOURS.items():
         seconds = [row.account.seconds[part] for row in panel.rows]
@@ -176,7 +191,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
         bars = axes.barh(range(len(ends)), lengths, _HEIGHT, left=ends, color=colour)
         ends += lengths
     axes.bar_label(bars, [row.total for row in panel.rows], padding=4)
-    style.name_rows(axes, [style.fitting(row.name, _NAME) for row in panel.rows])
+    style.name_rows(axes, _names(panel))
     axes.set_xlim(0, 1.2 * factor * max(totals_s))
     axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.set_xlabel(f"{unit} per {panel.quantity.value}{panel.left_out_text}")

@@ -69,7 +69,7 @@ def draw_timelines(
     shaded."""
     candidates = picked([*lines], best)
     if len(lines) > len(candidates):
-        title += f" ({len(candidates)} of {len(lines)} candidates)"
+        title += f" ({len(candidates)} of {units.counted(len(lines), 'setting')})"
     figure, panels = style.panels(title, len(candidates), 1.15, sharey=True)
     shown, largest = [], 1
     for axes, candidate in zip(panels, candidates, strict=True):
@@ -97,7 +97,7 @@ def draw_timelines(
 def _panel_title(candidate: Candidate, best: Candidate | None) -> str:
     num_workers, settings = candidate
     title = f"{units.counted(num_workers, 'worker')} {settings}".rstrip()
-    return f"{title} (best)" if candidate == best else title
+    return f"{title} (answer)" if candidate == best else title
 
 
 def highest(batches: Sequence[BatchTime]) -> float:

@@ -227,14 +227,17 @@ def draw(chart: Chart, title: str) -> Figure:
 def _axis(changed: Set[str]) -> str:
     """Labels the horizontal axis: what rings mark, with the settings of the recommended
     candidates."""
-    if not changed:
-        return "num_workers (lines: 95 % intervals)"
-    if len(changed) > 1:
-        ring = "answer, some with other settings"
-    else:
-        (settings,) = changed
-        ring = f"answer, {settings}" if settings else "answer"
-    return f"num_workers (ring: {ring}; lines: 95 % intervals)"
+    ring = "ring: answer"
+    settings = sorted(filter(None, changed))
+    if len(settings) > 1:
+        ring += ", some with other settings, beside the curves"
+    elif settings:
+        some = "some " if "" in changed else ""
+        ring += f", {some}with {settings[0]}, beside the curve"
+    notes = ["each step doubles", "lines: 95 % intervals"]
+    if changed:
+        notes.insert(1, ring)
+    return f"num_workers ({'; '.join(notes)})"
 
 
 def _entries(chart: Chart, panels: Sequence[Axes]) -> list[Artist | Container]:
@@ -252,11 +255,13 @@ def _entries(chart: Chart, panels: Sequence[Axes]) -> list[Artist | Container]:
 
 
 def _draw_panel(axes: Axes, panel: Panel) -> None:
-    values_s = [value.value for curve in panel.curves for value in curve.values]
-    factor, unit = style.time_unit(min(values_s))
+    drawn_s = []
     for curve in panel.curves:
-        _draw_curve(axes, curve, factor)
-    style.scale_values(axes, [factor * value_s for value_s in values_s])
+        _draw_curve(axes, curve)
+        for time in curve.values:
+            # curves without a look have no intervals
+            drawn_s += [time.value] if curve.look is None else [time.value, *time.ends]
+    unit = style.scale_times(axes, drawn_s)
     axes.set_ylabel(f"{unit} per {panel.quantity.value}")
     axes.grid(axis="y")
 
@@ -291,10 +296,10 @@ def _spaced(numbers: Iterable[int], width: float) -> list[int]:
     return sorted(kept)
 
 
-def _draw_curve(axes: Axes, curve: Curve, factor: float) -> None:
+def _draw_curve(axes: Axes, curve: Curve) -> None:
     """Draws points with their intervals, the recommended candidate ringed."""
-    points = {number: time.scaled(factor) for number, time in curve.points.items()}
-    places, heights = [*points], [time.value for time in points.values()]
+    places = [*curve.points]
+    heights = [time.value for time in curve.points.values()]
     if curve.look is None:
         axes.plot(places, heights, color=MUTED, linewidth=0.5, zorder=1)
         return
@@ -303,7 +308,7 @@ def _draw_curve(axes: Axes, curve: Curve, factor: float) -> None:
     axes.errorbar(
         places,
         heights,
-        style.errors([*points.values()]),
+        style.errors([*curve.points.values()]),
         color=colour,
         elinewidth=1,
         linestyle=DASHES[dash],
@@ -313,10 +318,9 @@ def _draw_curve(axes: Axes, curve: Curve, factor: float) -> None:
         label=style.fitting(curve.label, 3.1),
     )
     if curve.value:
-        value = curve.value.scaled(factor)
         axes.plot(
             curve.best,
-            value.value,
+            curve.value.value,
             "o",
             markersize=12,
             markerfacecolor="none",
@@ -324,12 +328,14 @@ def _draw_curve(axes: Axes, curve: Curve, factor: float) -> None:
             markeredgewidth=1.4,
             clip_on=False,
         )
-        if curve.changed:  # no point of the curve, which would have the interval
+        if curve.changed:  # no point of the curve
             axes.errorbar(
                 curve.best,
-                value.value,
-                style.errors([value]),
-                fmt="none",
-                ecolor=colour,
+                curve.value.value,
+                style.errors([curve.value]),
+                color=colour,
                 elinewidth=1,
+                linestyle="none",
+                marker=MARKERS[index],
+                markersize=4.5,
             )

@@ -42,9 +42,7 @@ TITLE = 0.4  # inches, a title of one line
 LETTER = 0.087  # inches, an average letter
 _TITLE_WIDTH = 50  # characters
 _LOG_FROM = 20  # largest / smallest value from which an axis is logarithmic
-_CUT = 1.5  # times the largest value, where intervals end at the latest
-_ROOM = 1.2  # times the largest value on a logarithmic axis, at least
-_GROUPED_FROM = 10_000  # numbers with a comma
+_ROOM = 1.2  # times the largest value, and below the smallest, on a logarithmic axis
 _TICKS = 3  # labelled on each axis, at least
 # seconds from which a unit is used, units of a second
 _TIME_UNITS = ((120.0, 1 / 60, "min"), (1.0, 1.0, "s"), (1e-3, 1e3, "ms"))
@@ -109,26 +107,49 @@ def legend(
     )
 
 
-def scale_values(axes: Axes, values: Sequence[float]) -> None:
-    """Labels the vertical axis, which begins at 0, or is logarithmic if the values
-    differ widely.
+def scale_times(axes: Axes, times_s: Sequence[float]) -> str:
+    """Scales the vertical axis to times in s, and labels it in their units: from 0, or
+    logarithmic if they differ widely.
 
-    The values decide its length: an interval that is much longer is cut.
+    Args:
+        axes: The panel.
+        times_s: All that is drawn, with the ends of intervals.
+
+    Returns:
+        What the label begins with: the unit, or that each tick has its own.
     """
-    low, high = axes.get_ylim()
-    if max(values) > _LOG_FROM * min(values) > 0:
+    shortest_s, longest_s = min(times_s), max(times_s)
+    if longest_s > _LOG_FROM * shortest_s > 0:
         axes.set_yscale("log")
-        bottom, top = min(values) / _CUT, max(values) * _CUT
-        # the ends were chosen for a linear axis, where points are farther from them
-        axes.set_ylim(max(low, bottom), min(max(high, max(values) * _ROOM), top))
+        axes.set_ylim(shortest_s / _ROOM, longest_s * _ROOM)
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(lambda time_s, _: _in_its_unit(time_s))
         axes.yaxis.set_minor_formatter(NullFormatter())
-    else:
-        axes.set_ylim(0, min(high, max(values) * _CUT) or None)
-        axes.yaxis.set_major_locator(MaxNLocator(5, min_n_ticks=_TICKS))
-    axes.yaxis.set_major_formatter(
-        lambda value, _: f"{value:,.0f}" if value >= _GROUPED_FROM else f"{value:.6g}"
-    )
+        return "log time"
+    factor, unit = time_unit(longest_s)
+    axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_locator(TimeLocator(factor))
+    axes.yaxis.set_major_formatter(lambda time_s, _: f"{factor * time_s:.6g}")
+    return unit
+
+
+class TimeLocator(MaxNLocator):
+    """Places ticks at round numbers of a unit on an axis in s."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__(5, min_n_ticks=_TICKS)
+        self._factor = factor
+
+    def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
+        """Places ticks between two times in s."""
+        factor = self._factor
+        ticks = super().tick_values(factor * vmin, factor * vmax)
+        return [tick / factor for tick in ticks]
+
+
+def _in_its_unit(time_s: float) -> str:
+    factor, unit = time_unit(time_s)
+    return f"{factor * time_s:.6g} {unit}"
 
 
 def name_rows(axes: Axes, names: Sequence[str]) -> None:
@@ -139,11 +160,11 @@ def name_rows(axes: Axes, names: Sequence[str]) -> None:
     axes.grid(axis="x")
 
 
-def time_unit(shortest_s: float) -> tuple[float, str]:
-    """Selects the unit of an axis by its shortest time, as tables write it: how many
+def time_unit(longest_s: float) -> tuple[float, str]:
+    """Selects the unit of an axis by its longest time, as tables write it: how many
     there are in a second, and its name."""
     for least_s, factor, name in _TIME_UNITS:
-        if shortest_s >= least_s:
+        if longest_s >= least_s:
             return factor, name
     return 1e6, "µs"
 
@@ -177,13 +198,25 @@ def fitting(text: str, inches: float) -> str:
     return shortened(plain(text), int(inches / LETTER))
 
 
-def ending(text: str, inches: float) -> str:
-    """Writes the end of the text in a line of about this width: names of code differ
-    there."""
-    line, most = plain(text), int(inches / LETTER)
+def ending(name: str, inches: float) -> str:
+    """Writes a name of code in a line of about this width: without the packages and
+    classes that stand before its end, if they do not fit."""
+    line, most = plain(name), int(inches / LETTER)
+    while len(line) > most and "." in line.rstrip("."):
+        line = line.partition(".")[2]
     if len(line) <= most:
         return line
     return f"…{line[1 - most :]}"
+
+
+def in_two_lines(text: str, inches: float) -> str:
+    """Writes the text in at most two lines of about this width, shortened if it is
+    longer."""
+    most = int(inches / LETTER)
+    lines = textwrap.wrap(plain(text), most, break_on_hyphens=False)
+    if len(lines) > 2:
+        lines = [lines[0], shortened(" ".join(lines[1:]), most)]
+    return "\n".join(lines)
 
 
 def wrapped(text: str, inches: float) -> str:

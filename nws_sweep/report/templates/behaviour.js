@@ -9,7 +9,7 @@
 
   /* The sort key of a cell: its first number, scaled by its unit; of "about 50 to 90 ms" the second. */
   const UNITS = { "µs": 1e-6, ms: 1e-3, min: 60, kB: 1e3, MB: 1e6, GB: 1e9 };
-  const MISSING = ["-", "null", "failed", "undecided"];
+  const MISSING = ["-", "null", "failed", "undecided", "unknown"];
   const valueOf = (text) => {
     const found = /^(?:about \S+ to )?(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?:x?(?: (\S+).*)?)$/.exec(text);
     return found ? found[1] * (UNITS[found[2]] ?? 1) : NaN;
