@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from nws_sweep.records import Estimate
 
 NOTHING = "-"
+UNKNOWN = "unknown"
 ROUGHLY = 1.0  # uncertainty of a figure that has two digits
 # half of an interval / its number, above which the number would promise too much
 _WIDE = 0.25
@@ -60,7 +61,7 @@ def interval(estimate: Estimate | None) -> str:
 def _between(low: float, high: float) -> str:
     """The ends of a wide interval in seconds, in the unit of the upper end."""
     if high > _TOLD * low:
-        return "unknown"
+        return UNKNOWN
     factor, unit = _unit(float(f"{high:.0e}"))
     return f"about {_roughly(low * factor)} to {_roughly(high * factor)} {unit}"
 

@@ -28,6 +28,7 @@ SHOWN: Mapping[Callable[..., str], Sequence[tuple[Any, ...]]] = {
         (Estimate(value=0.9, low=0.4, high=1.3, n=5), "about 0.4 to 1.3 s"),
         (Estimate(value=0.9, low=0.4, high=0.999, n=5), "about 0.4 to 1 s"),
         (Estimate(value=130.0, low=60.0, high=300.0, n=5), "about 1 to 5 min"),
+        (Estimate(value=0.02, low=0.0008, high=0.7, n=5), "unknown"),
     ],
     units.number: [  # with an uncertainty
         (12345.6, 0.02, "12300"), (12345.6, 0.5, "12000"), (512.4, 0.01, "512"), (512.4, 0.3, "510"),

@@ -101,8 +101,11 @@ def _answer(dataset: str, panel: Panel) -> str:
     if fastest is None or fastest.value is None:
         return ""
     settings = f"num_workers={fastest.best} {fastest.changed}".rstrip()
-    time = f"{units.interval(fastest.value)} per {panel.quantity.value}"
-    return f"{_short(dataset)}{settings}{_bracketed(fastest.label)} takes {time}"
+    answer = f"{_short(dataset)}{settings}{_bracketed(fastest.label)}"
+    time = units.interval(fastest.value)
+    if time == units.UNKNOWN:
+        return f"{answer}, whose time is still unknown"
+    return f"{answer} takes {time} per {panel.quantity.value}"
 
 
 def _accounts(summary: Summary) -> Iterator[Illustration]:

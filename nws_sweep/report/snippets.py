@@ -257,13 +257,15 @@ def details(summary: Summary) -> list[str]:
 
 def trial_table(*configurations: ConfigurationSummary) -> list[list[str]]:
     """Lists the header and all candidates; of several configurations, with their labels
-    in the first column."""
+    in the first column. Without states, if all were measured."""
     table = [["configuration", *TRIAL_HEADER]]
     for configuration in configurations:
         for trial in configuration.trials:
             table.append(
                 [configuration.label, *of_trial(trial, configuration.run.result)]
             )
+    if all(row[-1] == TrialState.OK.value for row in table[1:]):
+        table = [row[:-1] for row in table]
     if len(configurations) > 1:
         return table
     return [row[1:] for row in table]

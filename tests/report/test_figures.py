@@ -121,6 +121,14 @@ def test_a_description_has_the_answer_of_each_of_the_first_datasets() -> None:
     assert "; d: training step " in accounts
 
 
+def test_a_description_without_an_answer_has_the_largest_part_of_the_fastest() -> None:
+    measured = searched({})
+    undecided = replace(measured, trials=measured.trials[:1], stop_reason="")
+    accounts, *_ = figures.of(summary_of_run(undecided), batches)
+    assert accounts.alt.startswith("Where the time goes: making samples ")
+    assert accounts.alt.endswith(" with num_workers=0.")
+
+
 @pytest.mark.parametrize("name", ["200", "awkward", "run"])
 def test_any_number_of_configurations_of_any_name_is_drawn_and_fits_in_a_page(
     name: str, tmp_path: Path

@@ -241,6 +241,35 @@ def test_every_axis_has_three_labels_and_times_of_very_different_size_are_logari
     assert {numbers[-1]} <= {*axes.get_xticks()}
 
 
+@pytest.mark.parametrize(
+    ("times_s", "ticks"), [((2.0, 4.0), "12"), ((0.5, 20.0), "500 ms, 10 s")]
+)
+def test_an_axis_holds_whole_intervals_and_a_logarithmic_one_has_a_unit_at_each_tick(
+    times_s: tuple[float, float], ticks: str
+) -> None:
+    points = {
+        number: Estimate(value=time_s, low=time_s / 3, high=3 * time_s, n=5)
+        for number, time_s in enumerate(times_s)
+    }
+    curve = Curve(label="", points=points, best=0, value=points[0])
+    chart = Chart(legend_title="", panels={"": Panel(Quantity.EPOCH, [curve])})
+    figure = line_charts.draw(chart, "Time")
+    style.rendered(figure, "png")
+    (axes,) = figure.axes
+    low, high = axes.get_ylim()
+    assert low <= min(times_s) / 3
+    assert high >= 3 * max(times_s)
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert {*ticks.split(", ")} <= {*labels}
+
+
+def test_names_have_room_in_two_lines_or_lose_their_packages() -> None:
+    name = "6 (answer) persistent_workers=true"
+    assert style.in_two_lines(name, 2.1) == "6 (answer)\npersistent_workers=true"
+    name = "torch.utils.data.default_collate"
+    assert style.ending(name, 2.1) == "data.default_collate"
+
+
 def test_all_datasets_have_the_same_axis_of_num_workers_and_the_unit_of_their_answer() -> (
     None
 ):

@@ -148,7 +148,8 @@ class TimeLocator(MaxNLocator):
 
 
 def _in_its_unit(time_s: float) -> str:
-    factor, unit = time_unit(time_s)
+    # round numbers of seconds are no round numbers of minutes
+    factor, unit = time_unit(min(time_s, 1.0))
     return f"{factor * time_s:.6g} {unit}"
 
 
