@@ -158,8 +158,9 @@ def draw(panels: Mapping[str, Panel], title: str) -> Figure:
     room = WIDTH - longest - 0.6  # inches, for titles
     for axes, (dataset, panel) in zip(places, panels.items(), strict=True):
         _draw_panel(axes, panel)
-        lines = [line for line in (dataset, panel.heading) if line]
-        axes.set_title("\n".join(style.fitting(line, room) for line in lines))
+        lines = [style.fitting(dataset, room)] if dataset else []
+        lines.append(style.in_two_lines(panel.heading, room))
+        axes.set_title("\n".join(lines))
     has_step = any(panel.has_step for panel in panels.values())
     entries = [
         Patch(color=colour, label=accounts.name_of(part, has_step=has_step))
