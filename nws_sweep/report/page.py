@@ -79,7 +79,7 @@ def certainty(configuration: ConfigurationSummary) -> str:
     if best is None or configuration.status is not Status.MEASURED:
         return ""
     if result.verdict is not None and result.verdict.tied:
-        return f"Not sure: {answers.what_is_open(result)}."
+        return f"Not sure: {answers.what_is_open(result, best)}."
     return _against_others(configuration, best)
 
 
