@@ -108,11 +108,11 @@ def test_a_grid_tells_which_gains_may_be_none() -> None:
     unclear = trial(0, 6.0, measurement=measurement(6.0, ratio_half_width=0.5))
     found = summary_of_grid(
         search_result(unclear, trial(2, 4.0), columns={"batch_size": 64}),
-        search_result(trial(2, 4.0), columns={"batch_size": 128}),
+        search_result(trial(4, 4.0), columns={"batch_size": 128}),
     )
     column = snippets.best_table(found)[0].index("num_workers")
     rows = snippets.best_table(found)[1:]
-    assert [row[column] for row in rows] == ["2, not certain", "2"]
+    assert [row[column] for row in rows] == ["2, not certain", "4"]
     assert snippets.rows_of(found)[0] == (
         "note",
         "dataset=photos batch_size=64: not certain: 0 may be as fast",
