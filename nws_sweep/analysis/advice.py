@@ -112,7 +112,9 @@ def _remedies(evidence: Evidence) -> tuple[list[Remedy], list[Remedy]]:
             of_limits.append([*limits.remedies(limit, evidence)])
     others = [*itertools.chain(*of_limits[1:]), *limits.suggested(diagnosis)]
     for workers, saved in diagnosis.more_workers.items():
-        text = f"{workers} saves {{}} of the epoch: raise max_workers"
+        text = f"{workers} saves {{}} of the epoch"
+        if len(diagnosis.result.configuration.search.candidates) > 1:
+            text = f"{text}: raise max_workers"
         others.append(Remedy(text, saved))
     indexing = [*_index_whole_batches(diagnosis)]
     if not diagnosis.bottlenecks:

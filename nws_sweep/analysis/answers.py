@@ -10,7 +10,7 @@ from nws_sweep.analysis import what_if
 from nws_sweep.analysis.time_ratios import ratio_of
 from nws_sweep.model import choice
 from nws_sweep.model.known import FEW_CPUS
-from nws_sweep.model.time_limit import limit_s
+from nws_sweep.model.time_limit import limit_s, longer_s
 from nws_sweep.records import LoaderSettings, SearchRecord, Status, Trial
 from nws_sweep.units import ROUGHLY, listed, number, seconds
 
@@ -124,6 +124,24 @@ def what_is_open(result: SearchRecord, best: Trial) -> str:
     if more_s is None or more_s > limit_s(result.configuration):
         return line
     return f"{line}, about {seconds(more_s, ROUGHLY)} more decide"
+
+
+def to_decide(result: SearchRecord, best: Trial) -> tuple[str, ...]:
+    """What lets an undecided search measure the number that is predicted to be faster;
+    empty if it is decided or none is."""
+    recorded = what_if.of(result, best)
+    if result.status is not Status.UNDECIDED or recorded is None:
+        return ()
+    workers, speed_up = recorded.promising()
+    if workers in result.measured_numbers:
+        return ()
+    again = "the same search again"
+    longer = longer_s(result.configuration)
+    if result.complete and math.isfinite(longer):
+        again = f"time_limit_s={longer:g}"
+    times = number(speed_up, ROUGHLY)
+    predicted = f"which is predicted to be {times} times as fast"
+    return (f"{again} measures {workers}, {predicted}",)
 
 
 def cost_of(result: SearchRecord, best: Trial | None) -> str:

@@ -113,13 +113,13 @@ class Diagnosis:
     @cached_property
     def more_workers(self) -> dict[str, float]:
         """More workers than the largest candidate, if that is the best, and the share
-        of the epoch that they save.
+        of the epoch that they save; more than the only one, too.
 
         Empty if they do not promise enough for their price.
         """
         candidates = self.result.configuration.search.candidates
         best = self.best.num_workers
-        if self.is_noisy or len(candidates) == 1 or best != max(candidates):
+        if self.is_noisy or best != max(candidates):
             return {}
         base = max(1, best)
         return self._promising("num_workers", [2 * base, 4 * base])
@@ -229,7 +229,9 @@ def _costs(diagnosis: Diagnosis) -> list[Bottleneck]:
     costs = [Bottleneck.SAMPLER, Bottleneck.CPU, Bottleneck.LATENCY]
     if diagnosis.has_step:
         costs.append(Bottleneck.STEP)
-    if not diagnosis.replayed.best.persistent_workers:
+    # what workers cost is known if some were measured
+    has_started = any(diagnosis.result.measured_numbers)
+    if has_started and not diagnosis.replayed.best.persistent_workers:
         costs.append(Bottleneck.STARTUP)
     if diagnosis.best.num_workers:
         return [*costs, Bottleneck.TRANSFER]

@@ -80,11 +80,14 @@ class ConfigurationSummary:
         recorded, best = self.run.recorded, self.best
         diagnosis = diagnose(recorded, best)
         advised = Advice()
+        remedies: tuple[str, ...] = ()
         details: list[str] = []
         if best and diagnosis:
             stages = stages_of(recorded, best, diagnosis.replayed)
             advised = advice.of(diagnosis, stages)
             details += advice.details(diagnosis)
+            remedies = answers.to_decide(recorded, best)
+            remedies = remedies or tuple(map(str, advised.remedies))
         details += [accounts.line(best), *advice.on_samples(recorded)]
         predictions = what_if.of(recorded, best) if self.is_only else None
         if predictions and not predictions.step_s:
@@ -99,7 +102,7 @@ class ConfigurationSummary:
                 answer=answers.line_of_search(recorded, best),
                 note=caveats.note(recorded, best),
                 why=advised.cause,
-                remedies=tuple(map(str, advised.remedies)),
+                remedies=remedies,
                 cost=answers.cost_of(recorded, best),
             ),
             kind=(settings, *advised.kind),

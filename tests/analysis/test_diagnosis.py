@@ -445,3 +445,37 @@ def test_the_first_bottleneck_is_of_the_largest_part_of_the_account_which_old_fi
     old = diagnose(replace(SLOW_START.result, trials=(without, *others)), without)
     assert old is not None
     assert old.bottlenecks == (Bottleneck.LATENCY, Bottleneck.STARTUP)
+
+
+def test_of_a_single_number_more_workers_are_what_to_change_if_loading_waits() -> None:
+    advised = advice.of(replace(WAITING, tried=(2,)).diagnosis)
+    assert [re.sub(r"\d+ %", "N %", str(remedy)) for remedy in advised.remedies] == [
+        "faster storage, or a cache, saves up to N % of the epoch",
+        "num_workers=8 saves N % of the epoch",
+    ]
+    assert replace(COMPUTING, tried=(2,)).diagnosis.more_workers == {}
+
+
+def test_an_undecided_search_needs_time_and_knows_nothing_of_the_start_of_workers() -> (
+    None
+):
+    slow = Workload(cost=BatchCost(0.0, 0.032), batches=48, tried=(0,))
+    late = failed_trial(2, "no batch within 57.0 s", TrialState.INTERRUPTED)
+    result = slow.result
+    search = search_rules((0, 1, 2, 4), strategy="adaptive", max_workers=4)
+    (measured,) = result.trials
+    measured = replace(measured, loop=replace(START, start_wait_s=0.3))
+    undecided = replace(
+        result,
+        trials=(measured, late),
+        configuration=replace(result.configuration, search=search),
+    )
+    (found,) = summarise_record(undecided).configurations
+    assert re.sub(r"\d\.\d", "N", found.conclusion.remedies[0]) == (
+        "time_limit_s=120 measures 4, which is predicted to be N times as fast"
+    )
+    assert len(found.conclusion.remedies) == 1
+    assert "start of workers" not in "\n".join(found.details)
+    stopped = replace(undecided, stop_reason="")
+    (found,) = summarise_record(stopped).configurations
+    assert found.conclusion.remedies[0].startswith("the same search again measures 4,")
