@@ -17,11 +17,8 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from nws_sweep import units
-from nws_sweep.analysis import answers
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, fastest_of
-from nws_sweep.analysis.time_ratios import ratio_of
 from nws_sweep.errors import joined_lines, printable
-from nws_sweep.records import Status, Trial
 from nws_sweep.report import explanation, formats, plots, snippets
 from nws_sweep.report.plots import facets
 
@@ -34,11 +31,9 @@ def setting(configuration: ConfigurationSummary) -> str:
     empty without an answer."""
     if configuration.answer is None:
         return ""
-    return f"{_candidate(configuration, configuration.answer)}{configuration.configuration.rank_suffix}"
-
-
-def _candidate(configuration: ConfigurationSummary, trial: Trial) -> str:
-    return f"num_workers={snippets.of_trial(trial, configuration.run.result).candidate}"
+    result = configuration.run.result
+    candidate = snippets.of_trial(configuration.answer, result).candidate
+    return f"num_workers={candidate}{result.configuration.rank_suffix}"
 
 
 def heading(summary: Summary) -> str:
@@ -64,41 +59,6 @@ def fastest_of_each(summary: Summary) -> list[ConfigurationSummary]:
     the first ones."""
     fastest = map(fastest_of, facets.by_dataset(summary).values())
     return [*filter(None, fastest)][: facets.MOST_DATASETS]
-
-
-def further(configuration: ConfigurationSummary) -> list[str]:
-    """Lists how sure the answer is, and what its lines do not say of the reasons."""
-    lines = (certainty(configuration), *configuration.conclusions.details)
-    return [line for line in lines if line]
-
-
-def certainty(configuration: ConfigurationSummary) -> str:
-    """Says how sure the measured answer is, beside the closest alternative; empty if it
-    is not measured."""
-    best, result = configuration.best, configuration.run.result
-    if best is None or configuration.status is not Status.MEASURED:
-        return ""
-    if result.verdict is not None and result.verdict.tied:
-        return f"Not sure: {answers.what_is_open(result, best)}."
-    return _against_others(configuration, best)
-
-
-def _against_others(configuration: ConfigurationSummary, best: Trial) -> str:
-    others = [t for t in configuration.trials if t.settings != best.settings]
-    ratios = [(ratio, t) for t in others if (ratio := ratio_of(best, t))]
-    if not ratios:
-        return "No comparison: no other num_workers was measured."
-    ratio, nearest = min(ratios, key=lambda pair: pair[0].value)
-    name = _candidate(configuration, nearest)
-    if ratio.value < 1:
-        price = "workers" if nearest.num_workers > best.num_workers else "change"
-        return f"{name} takes {units.percent(1 - ratio.value)} less time, which is not worth the {price}."
-    sure = "Probably (the interval of the ratio includes 1)"
-    if ratio.half_width is None:
-        sure = "Probably (without an interval: too few windows)"
-    elif abs(ratio.log) > ratio.half_width:
-        sure = "Sure"
-    return f"{sure}: the closest alternative, {name}, takes {units.percent(ratio.value - 1)} longer."
 
 
 def report(summary: Summary, pictures: Sequence[Picture]) -> str:
@@ -147,7 +107,6 @@ def _environment() -> Environment:
         explanation=explanation,
         fastest_of_each=fastest_of_each,
         formats=formats,
-        further=further,
         heading=heading,
         setting=setting,
         snippets=snippets,

@@ -13,8 +13,6 @@ from nws_sweep.analysis.summary import Summary
 from nws_sweep.records import (
     BatchCost,
     Noise,
-    SearchRecord,
-    Trial,
     TrialState,
     Verdict,
     codec,
@@ -27,14 +25,12 @@ from tests.factories import (
     COLUMNS,
     configuration,
     endless_trial,
-    estimate,
     failed_trial,
     loader_settings,
     measurement,
     recorded_trial,
     search_result,
     search_rules,
-    steady,
     store_grid,
     store_run,
     summary_of_grid,
@@ -224,34 +220,6 @@ def test_the_page_loads_nothing_and_its_references_exist() -> None:
     references = re.findall(r'<[^>]* (?:href="#|aria-labelledby="|for=")([^"]*)"', text)
     assert references
     assert {*references} <= {*ids}
-
-
-def sure(record: SearchRecord) -> str:
-    (configuration,) = summary_of_run(record).configurations
-    return page.certainty(configuration)
-
-
-@pytest.mark.parametrize(
-    ("trials", "expected"),
-    [
-        ([steady(0, 4.0), steady(2, 2.0), steady(4, 2.5)], "Sure: the closest alternative, num_workers=4, takes 25 %"),
-        ([steady(0, 4.0, 0.3), steady(2, 3.5, 0.3)],
-         "Probably (the interval of the ratio includes 1): the closest alternative, num"),
-        # faster per batch
-        ([trial(2, 2.0), trial(4, 2.1, measurement=measurement(2.1, batch_s=estimate(0.004)))],
-         "Probably (the interval of the ratio includes 1): the closest alternative, num_workers=4, takes 5.0 %"),
-        ([steady(0, 4.0, None), steady(2, 2.0, None)], "Probably (without an interval: too few windows): the"),
-        ([steady(2, 2.02), steady(4, 2.0)], "num_workers=4 takes 1.0 % less time, which is not worth the"),
-        ([steady(2, 2.0), steady(2, 1.99, settings=loader_settings(2, prefetch_factor=8)), steady(4, 3.0)],
-         "num_workers=2 prefetch_factor=8 takes 0.5 % less time, which is not worth the change."),
-        ([steady(2, 2.0)], "No comparison: no other num_workers was measured."),
-    ],
-)  # fmt: skip
-def test_the_confidence_follows_the_interval_of_the_ratio(
-    trials: list[Trial], expected: str
-) -> None:
-    assert sure(search_result(*trials)).startswith(expected)
-    assert not sure(search_result(*trials, stop_reason=""))
 
 
 def test_the_page_begins_with_the_lines_of_the_answer_and_the_load() -> None:
