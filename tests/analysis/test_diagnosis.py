@@ -14,10 +14,12 @@ import pytest
 from nws_sweep.analysis import advice
 from nws_sweep.analysis.advice import uneven_workers
 from nws_sweep.analysis.diagnosis import Diagnosis, diagnose
+from nws_sweep.analysis.limits import COLLATE
 from nws_sweep.analysis.summary import best_of, summarise, summarise_record
 from nws_sweep.model.bottlenecks import Bottleneck
 from nws_sweep.model.epochs import Records, epoch_of
 from nws_sweep.model.queue import QueueSettings, replay
+from nws_sweep.model.stages import Stage
 from nws_sweep.records import (
     NO_STEP,
     Account,
@@ -180,7 +182,7 @@ MOVING = BatchCost(0.001, 0.0, copy_s=0.0015)
         (COMPUTING, [Bottleneck.CPU], 0.87,
          "the CPUs are busy: 16 ms a batch | transforms of half the cost, or 4 CPUs, save N %"),
         (Workload(cost=MOVING, loop=replace(START, receive_s=0.0015)), [], None,
-         "a batch is loaded in 1.0 ms; moving it from a worker takes 3.0 ms | "),
+         "a batch is loaded in 1.00 ms ±2.N %; moving it from a worker takes 3.0 ms | "),
         (Workload(cost=BatchCost(0.012, 0.0, copy_s=0.0005), cores=64, loop=replace(START, receive_s=0.002)),
          [Bottleneck.TRANSFER], 0.6,
          "moving a batch from a worker to the main process takes 2.5 ms | less data in fewer tensors a batch, such as "
@@ -308,6 +310,28 @@ def test_whole_batches_that_are_faster_are_why_and_what_to_change() -> None:
     assert [*map(str, advised.remedies)] == [
         "indexing whole batches (batch_size=None, a BatchSampler) saves about 67 % of the epoch"
     ]
+
+
+def test_where_whole_batches_are_faster_pytorchs_collate_is_no_remedy() -> None:
+    collate = Stage(name=COLLATE, share=0.8, seconds=1e-4, cpu_share=1.0, saved=0.5)
+    facts = replace(FACTS, whole_batches=WholeBatches(samples_s=0.03, whole_s=0.01))
+    result, best = COMPUTING.result, best_of(COMPUTING.result)
+    assert best
+    assert best.measurement
+    account = Account(step_s=0.0, making_s=1.0)
+    best = replace(best, measurement=replace(best.measurement, account=account))
+    texts = []
+    for record in (replace(result, facts=facts), result):
+        trials = [
+            best if trial.settings == best.settings else trial
+            for trial in record.trials
+        ]
+        found = diagnose(replace(record, trials=tuple(trials)), best)
+        assert found is not None
+        texts.append("; ".join(map(str, advice.of(found, [collate]).remedies)))
+    assert texts[0].startswith("indexing whole batches (batch_size=None, a BatchS")
+    assert "default_collate" not in texts[0]
+    assert texts[1].startswith("a cheaper data.default_collate saves up to 50 %")
 
 
 def test_costs_that_depend_on_the_position_are_reported() -> None:
