@@ -11,19 +11,23 @@ import functools
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from nws_sweep import units
+from nws_sweep.analysis import twins
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, fastest_of
+from nws_sweep.analysis.twins import Twins
 from nws_sweep.errors import joined_lines, printable
 from nws_sweep.report import explanation, formats, plots, snippets
 from nws_sweep.report.plots import facets
 
 # title, a description with its figures, and the PNG, which has an SVG beside it
 Picture = tuple[str, str, Path]
+
+_IN_WORDS = {"dataset": "dataset", "batch_size": "batch size"}
 
 
 def setting(configuration: ConfigurationSummary) -> str:
@@ -36,29 +40,68 @@ def setting(configuration: ConfigurationSummary) -> str:
     return f"num_workers={candidate}{result.configuration.rank_suffix}"
 
 
+class Card(NamedTuple):
+    """The fastest of those configurations that a user may choose from.
+
+    Attributes:
+        label: The points of the grid that it stands for.
+        configuration: That of the fastest point; of points that are as fast, without
+            page-locked memory.
+    """
+
+    label: str
+    configuration: ConfigurationSummary
+
+
 def heading(summary: Summary) -> str:
     """Says what the page begins with: settings, those of the fastest configuration of
-    each dataset, or that there are none."""
-    answers, count = fastest_of_each(summary), len(facets.by_dataset(summary))
-    if not answers:
+    each dataset and batch size, or that there are none."""
+    shown, count = cards(summary), len(_choices(summary))
+    if not shown:
         return "Nothing could be measured"
     if count > 1:
-        which = (
-            "each dataset"
-            if count == len(answers)
-            else f"{len(answers)} of {count} datasets"
-        )
+        names = [_IN_WORDS[name] for name in _fixed(summary)]
+        which = f"each {' and '.join(names)}"
+        if count > len(shown):
+            several = " and ".join(f"{name}s" for name in names)
+            which = f"{len(shown)} of {count} {several}"
         return f"The fastest settings for {which}"
     if len(summary.configurations) > 1:
         return f"The fastest of {len(summary.configurations)} combinations"
-    return "Set this" if answers[0].answer else "Undecided"
+    return "Set this" if shown[0].configuration.answer else "Undecided"
 
 
-def fastest_of_each(summary: Summary) -> list[ConfigurationSummary]:
-    """Selects the fastest configuration of each dataset that was measured; of many,
-    the first ones."""
-    fastest = map(fastest_of, facets.by_dataset(summary).values())
-    return [*filter(None, fastest)][: facets.MOST_DATASETS]
+def cards(summary: Summary) -> list[Card]:
+    """Makes a card for each dataset and batch size that was measured; of many, for the
+    first ones."""
+    made_of = []
+    for rows in _choices(summary).values():
+        fastest = fastest_of(row.first for row in rows)
+        for row in rows:
+            if row.first is fastest:
+                made_of.append(row)
+    return [_card(summary, row) for row in made_of[: facets.MOST_DATASETS]]
+
+
+def _card(summary: Summary, row: Twins) -> Card:
+    def is_pinned(configuration: ConfigurationSummary) -> bool:
+        return configuration.configuration.loader.pin_memory
+
+    return Card(row.label(summary.varying), min(row.configurations, key=is_pinned))
+
+
+def _choices(summary: Summary) -> dict[tuple[Any, ...], list[Twins]]:
+    """Groups the rows of the table of a grid by what nws_sweep does not choose."""
+    groups: dict[tuple[Any, ...], list[Twins]] = {}
+    for row in twins.as_fast(summary):
+        values = tuple(row.values(name) for name in _fixed(summary))
+        groups.setdefault(values, []).append(row)
+    return groups
+
+
+def _fixed(summary: Summary) -> list[str]:
+    """The axes that change what is trained, which nws_sweep does not choose."""
+    return [name for name in _IN_WORDS if name in summary.distinguishing]
 
 
 def report(summary: Summary, pictures: Sequence[Picture]) -> str:
@@ -105,7 +148,7 @@ def _environment() -> Environment:
     environment.globals.update(
         drawn=drawn,
         explanation=explanation,
-        fastest_of_each=fastest_of_each,
+        cards=cards,
         formats=formats,
         heading=heading,
         setting=setting,

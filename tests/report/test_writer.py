@@ -31,6 +31,7 @@ from tests.factories import (
     recorded_trial,
     search_result,
     search_rules,
+    steady,
     store_grid,
     store_run,
     summary_of_grid,
@@ -161,16 +162,18 @@ def evil_grid() -> Summary:
     )
 
 
-def test_the_page_of_a_grid_begins_with_the_fastest_configuration_of_each_dataset() -> (
+def test_the_page_of_a_grid_begins_with_the_fastest_of_each_dataset_and_batch_size() -> (
     None
 ):
     found = evil_grid()
     text = page.report(found, ())
-    assert page.heading(found) == "The fastest settings for each dataset"
+    assert page.heading(found) == (
+        "The fastest settings for 2 of 3 datasets and batch sizes"
+    )
     cards = re.findall(r'<div class="card">\s*<p class="label">(.*?)</p>', text)
     assert [html.unescape(card) for card in cards] == [
-        "dataset=photos batch_size=64",
-        f"dataset={EVIL} batch_size=128",
+        "dataset=photos, batch_size=64",
+        f"dataset={EVIL}, batch_size=128",
     ]
     settings = [page.setting(one) for one in found.configurations]
     assert settings == ["num_workers=2", "num_workers=2", ""]
@@ -179,6 +182,28 @@ def test_the_page_of_a_grid_begins_with_the_fastest_configuration_of_each_datase
     assert re.search(
         "Nothing could be measured(?s:.)*it broke", page.report(nothing, ())
     )
+
+
+def test_points_that_are_as_fast_are_told_together_and_batch_sizes_apart() -> None:
+    found = summary_of_grid(
+        *(
+            search_result(
+                steady(2, epoch_s, settings=loader_settings(2, pin_memory=pinned)),
+                columns={"batch_size": size, "pin_memory": pinned},
+                configuration=configuration(
+                    {"batch_size": size, "pin_memory": pinned},
+                    loader=loader_settings(pin_memory=pinned),
+                ),
+            )
+            for size, epoch_s in ((64, 2.0), (128, 1.0))
+            for pinned in (True, False)
+        )
+    )
+    assert page.heading(found) == "The fastest settings for each batch size"
+    first, second = page.cards(found)
+    assert first.label.endswith("batch_size=64, pin_memory true or false")
+    assert second.label.endswith("batch_size=128, pin_memory true or false")
+    assert not first.configuration.configuration.loader.pin_memory
 
 
 def test_of_many_datasets_the_first_ones_have_a_card() -> None:
