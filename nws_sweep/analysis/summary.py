@@ -18,7 +18,6 @@ from nws_sweep.model.bottlenecks import Bottleneck
 from nws_sweep.model.stages import Stage
 from nws_sweep.records import (
     Configuration,
-    Estimate,
     Host,
     ProjectFacts,
     SearchRecord,
@@ -170,13 +169,11 @@ class ConfigurationSummary:
 
     @property
     def best_rate(self) -> float:
-        """Samples per second of the best, as ``rate`` says; 0 if unknown."""
-        rate = self.rate(self.best) if self.best else None
+        """Samples per second of the best, as in tables and pictures; 0 if unknown."""
+        if self.best is None:
+            return 0.0
+        rate = rates.rate(self.best, self.run.result)
         return rate.value if rate else 0.0
-
-    def rate(self, trial: Trial) -> Estimate | None:
-        """The samples per second of tables and pictures (``rates.rate``)."""
-        return rates.rate(trial, self.run.result)
 
     @property
     def trials(self) -> tuple[Trial, ...]:
@@ -236,7 +233,7 @@ class Summary:
 
     @property
     def rate_unit(self) -> str:
-        """The unit of ``ConfigurationSummary.rate``: of an epoch, unless the length of
+        """The unit of ``ConfigurationSummary.best_rate``: of an epoch, unless the length of
         one is unknown."""
         trials = (trial for c in self.configurations for trial in c.worker_trials)
         measured = (trial for trial in trials if trial.objective_s is not None)
