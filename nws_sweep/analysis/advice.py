@@ -2,7 +2,6 @@
 Pure."""
 
 import itertools
-import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -71,7 +70,9 @@ def details(diagnosis: Diagnosis) -> Iterator[str]:
 
 def _savings(diagnosis: Diagnosis) -> Iterator[str]:
     """What is saved without each bottleneck, or without two of them together."""
-    saved = {LIMITS[limit].without: saved for limit, saved in diagnosis.saved.items()}
+    saved = {}
+    for limit, saved_share in diagnosis.saved.items():
+        saved[LIMITS[limit].without] = saved_share
     if diagnosis.together:
         saved = {" and ".join(saved): max(saved.values())}
     for without, saved_share in saved.items():
@@ -172,7 +173,10 @@ def uneven_workers(trial: Trial) -> str:
     for record in trial.records:
         worker = record.number % max(1, trial.num_workers)
         busy_s.setdefault(worker, []).append(record.cost.making_s)
-    sums_s = {w: sum(costs[1:]) for w, costs in busy_s.items() if len(costs) > 1}
+    sums_s = {}
+    for worker, (_, *later_s) in busy_s.items():
+        if later_s:
+            sums_s[worker] = sum(later_s)
     if len(sums_s) < 2:
         return ""
     slowest = max(sums_s, key=sums_s.__getitem__)
@@ -211,8 +215,11 @@ def _threads_beside(trials: Sequence[Trial]) -> Iterator[str]:
     for trial in trials:
         if trial.num_workers:
             batches += [record.stages[0] for record in trial.records if record.stages]
-    worker_s = math.fsum(max(0.0, batch.cpu_s - batch.overhead_s) for batch in batches)
-    all_s = math.fsum(max(0.0, batch.all_cpu_s - batch.overhead_s) for batch in batches)
+    worker_s = 0.0
+    all_s = 0.0
+    for batch in batches:
+        worker_s += max(0.0, batch.cpu_s - batch.overhead_s)
+        all_s += max(0.0, batch.all_cpu_s - batch.overhead_s)
     if all_s > WORTH_A_CHANGE * worker_s:
         line = f"threads beside the worker's own use {share(1 - worker_s / all_s)} of the CPU time of making batches"
         pools = [batch.pools for batch in batches if batch.pools]

@@ -187,7 +187,11 @@ def _allowed(result: SearchRecord, best: Trial) -> Sequence[int]:
     most = min(_MOST_WORKERS, max(result.configuration.search.candidates))
     for trial in refused_by(result, best):
         most = min(most, trial.num_workers - 1)
-    return sorted({best.num_workers, *(n for n in (0, 1, 4, 16, most) if n <= most)})
+    allowed = {best.num_workers, most}
+    for number in (0, 1, 4, 16):
+        if number <= most:
+            allowed.add(number)
+    return sorted(allowed)
 
 
 def _with_savings(diagnosis: Diagnosis) -> Diagnosis:

@@ -27,7 +27,10 @@ class Evidence(NamedTuple):
         """The stage that saves most if it takes no time, of those that compute or of
         those that wait; None without any."""
         stages = [stage for stage in self.stages if stage.saved and not stage.depth]
-        of_kind = [s for s in stages if (s.cpu_share >= _COMPUTES) == computing]
+        of_kind = []
+        for s in stages:
+            if (s.cpu_share >= _COMPUTES) == computing:
+                of_kind.append(s)
         return max(of_kind, key=lambda stage: stage.saved or 0.0, default=None)
 
 

@@ -166,7 +166,10 @@ def answer_of(
         cost: Of the search.
         indexing: Of whole batches, if it is worth it.
     """
-    replayed = [s for s in stages if s.saved is not None and s.depth == 0]
+    replayed = []
+    for s in stages:
+        if s.saved is not None and s.depth == 0:
+            replayed.append(s)
     replayed.sort(key=_saved, reverse=True)
     if not replayed:
         unknown = "takes most of a sample; what it costs an epoch is unknown"
