@@ -240,10 +240,8 @@ class WhatIf:
             for queue in variants:
                 batch_s = self._endless.cost_s(replace(queue, cpus=cpus))
                 paces.append((batch_s, queue.num_workers))
-            for pace in paces:
-                if pace[0] <= limit_s:
-                    return pace
-            return min(paces)
+            within = [pace for pace in paces if pace[0] <= limit_s]
+            return within[0] if within else min(paces)
 
         least_s, _ = pace(_UNLIMITED, step_s)
         enough_s = step_s * (1 + self.tolerance)
