@@ -9,6 +9,7 @@ its place, and a time is unknown if its ends are more than tenfold apart.
 
 import math
 from collections.abc import Sequence
+from datetime import datetime
 
 from nws_sweep.records import Estimate
 
@@ -43,6 +44,11 @@ def duration(value: float) -> str:
     if value < 90:
         return f"{max(10, round(value, -1)):.0f} s"
     return counted(max(2, round(value / 60)), "minute")
+
+
+def moment(time: str) -> str:
+    """An ISO 8601 time with zone as ``2026-11-29 19:15``, in local time."""
+    return f"{datetime.fromisoformat(time).astimezone():%Y-%m-%d %H:%M}"
 
 
 def interval(estimate: Estimate | None) -> str:

@@ -19,7 +19,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset, WeightedRandomSampler
 
 import nws_sweep
-from nws_sweep import api
+from nws_sweep import api, units
 from nws_sweep.api import loader_search, searching
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
 from nws_sweep.errors import (
@@ -136,7 +136,7 @@ def test_a_search_goes_on_with_what_was_measured_before_ctrl_c(reuse: bool) -> N
     with pytest.raises(KeyboardInterrupt):
         small(slow(), progress=interrupt, reuse=reuse, **apart)
     result = small(slow(), progress=lines.append, **apart)
-    assert ("; num_workers=0 measured at" in lines[0]) is reuse
+    assert ("; num_workers=0 measured on" in lines[0]) is reuse
     assert ("measured num_workers=0" in lines) is not reuse
     assert (
         result.status,
@@ -195,8 +195,9 @@ def test_a_search_recommends_workers_and_does_not_change_the_program(
     )
     assert tuned.num_workers == 2
     answer = f"nws_sweep: Slow: {result.conclusion.answer}"
-    expected = f"{answer}; measured at {result.measured_at}, reuse=False"
-    assert again.conclusion.cost == f"none: measured at {result.measured_at}"
+    when = f"measured on {units.moment(result.measured_at)}"
+    expected = f"{answer}; {when}, reuse=False"
+    assert again.conclusion.cost == f"none: {when}"
     first, *reasons = capfd.readouterr().err.splitlines()
     assert first == f"{expected} measures again"
     assert reasons == [f"nws_sweep: {line}" for line in again.conclusion.lines[1:]]
@@ -369,7 +370,7 @@ def test_an_undecided_search_changes_nothing_and_is_where_the_next_goes_on(
     assert str(result).splitlines()[1].startswith("note   other programs used 1.7 of ")
     assert str(result).count("other programs") == 1
     assert starts == [(), (0,)]
-    assert "; num_workers=0 measured at 20" in lines[-1]
+    assert "; num_workers=0 measured on 20" in lines[-1]
     assert nws_sweep.search(loader, progress=False).reused
 
 

@@ -1,3 +1,4 @@
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -62,3 +63,14 @@ def test_values_have_a_suitable_unit_and_the_digits_of_their_interval(
 ) -> None:
     *arguments, text = case
     assert shows(*arguments) == text
+
+
+def test_a_moment_is_that_of_the_readers_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        shown = units.moment("2026-11-29T19:15:56.946493+00:00")
+        assert shown == "2026-11-30 00:45"
+    finally:
+        monkeypatch.undo()
+        time.tzset()

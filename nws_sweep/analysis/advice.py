@@ -2,23 +2,26 @@
 Pure."""
 
 import itertools
-import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from nws_sweep.analysis import limits
 from nws_sweep.analysis.diagnosis import Diagnosis
-from nws_sweep.analysis.limits import LIMITS, Evidence, roughly
+from nws_sweep.analysis.limits import (
+    LIMITS,
+    WORTH_A_CHANGE,
+    Evidence,
+    roughly,
+    worth_indexing,
+)
 from nws_sweep.analysis.remedies import Remedy, chosen
 from nws_sweep.model.bottlenecks import Bottleneck
 from nws_sweep.model.stages import Stage
-from nws_sweep.records import Part, SearchRecord, Trial, WholeBatches
-from nws_sweep.units import ROUGHLY, number, ratio, seconds, share
+from nws_sweep.records import Part, SearchRecord, Trial
+from nws_sweep.units import ROUGHLY, interval, number, ratio, seconds, share
 
 _NEGLIGIBLE_GAIN = 0.01
-# ratio of two times or costs: a smaller one is seldom worth a change of the program
-_WORTH_A_LINE = 1.5
 
 
 class Advice(NamedTuple):
@@ -61,13 +64,15 @@ def details(diagnosis: Diagnosis) -> Iterator[str]:
         return
     yield from _savings(diagnosis)
     yield _utilization(diagnosis)
-    yield from filter(None, (_dear_transfer(diagnosis), _more_workers(diagnosis)))
+    yield _more_workers(diagnosis)
     yield from filter(None, _further(diagnosis))
 
 
 def _savings(diagnosis: Diagnosis) -> Iterator[str]:
     """What is saved without each bottleneck, or without two of them together."""
-    saved = {LIMITS[limit].without: saved for limit, saved in diagnosis.saved.items()}
+    saved = {}
+    for limit, saved_share in diagnosis.saved.items():
+        saved[LIMITS[limit].without] = saved_share
     if diagnosis.together:
         saved = {" and ".join(saved): max(saved.values())}
     for without, saved_share in saved.items():
@@ -79,7 +84,7 @@ def _utilization(diagnosis: Diagnosis) -> str:
     if cpu_s is None or not batch_s:
         return "CPU time unknown"
     utilization = share(min(1.0, cpu_s / (diagnosis.replayed.best.cpus * batch_s)))
-    return f"CPU utilization {utilization}, {seconds(cpu_s)} of CPU time per batch"
+    return f"CPU utilization {utilization}"
 
 
 def _cause(evidence: Evidence, named: str) -> str:
@@ -94,13 +99,10 @@ def _cause(evidence: Evidence, named: str) -> str:
         return transfer
     if first is not None:
         return LIMITS[first].cause(evidence)
-    indexed = _worth_indexing(diagnosis.result)
-    if indexed is None:
-        return (
-            "no single cost limits: removing any saves less than a tenth of the epoch"
-        )
-    times = number(indexed.samples_s / indexed.whole_s, ROUGHLY)
-    return f"samples are collated one by one; whole batches load {times} times as fast"
+    indexed = indexing(diagnosis)
+    if indexed is not None:
+        return indexed.cause
+    return "no single cost limits: removing any saves less than a tenth of the epoch"
 
 
 def _remedies(evidence: Evidence) -> tuple[list[Remedy], list[Remedy]]:
@@ -112,12 +114,17 @@ def _remedies(evidence: Evidence) -> tuple[list[Remedy], list[Remedy]]:
             of_limits.append([*limits.remedies(limit, evidence)])
     others = [*itertools.chain(*of_limits[1:]), *limits.suggested(diagnosis)]
     for workers, saved in diagnosis.more_workers.items():
-        text = f"{workers} saves {{}} of the epoch: raise max_workers"
+        text = f"{workers} saves {{}} of the epoch"
+        if len(diagnosis.result.configuration.search.candidates) > 1:
+            text = f"{text}: raise max_workers"
         others.append(Remedy(text, saved))
-    indexing = [*_index_whole_batches(diagnosis)]
-    if not diagnosis.bottlenecks:
-        return indexing, others
-    return of_limits[0] if of_limits else [], [*others, *indexing]
+    indexed = indexing(diagnosis)
+    of_indexing = [*indexed.remedies] if indexed else []
+    of_cause = of_limits[0] if of_limits else []
+    # to collate samples is computing
+    if diagnosis.bottlenecks[:1] in ((), (Bottleneck.CPU,)):
+        return [*of_cause, *of_indexing], others
+    return of_cause, [*others, *of_indexing]
 
 
 def fed_steps(workers_of: Mapping[float, int | None]) -> str:
@@ -138,7 +145,7 @@ def fed_steps(workers_of: Mapping[float, int | None]) -> str:
 
 def _further(diagnosis: Diagnosis) -> Iterator[str]:
     rise, step_share = diagnosis.replayed.rise, diagnosis.account.share(Part.STEP)
-    if max(rise, 1 / rise) >= _WORTH_A_LINE:
+    if max(rise, 1 / rise) >= WORTH_A_CHANGE:
         yield (
             f"a batch in the last third of the epoch costs {rise:.2g} times as much as one in the first: "
             "timing only the beginning would mislead"
@@ -166,13 +173,16 @@ def uneven_workers(trial: Trial) -> str:
     for record in trial.records:
         worker = record.number % max(1, trial.num_workers)
         busy_s.setdefault(worker, []).append(record.cost.making_s)
-    sums_s = {w: sum(costs[1:]) for w, costs in busy_s.items() if len(costs) > 1}
+    sums_s = {}
+    for worker, (_, *later_s) in busy_s.items():
+        if later_s:
+            sums_s[worker] = sum(later_s)
     if len(sums_s) < 2:
         return ""
     slowest = max(sums_s, key=sums_s.__getitem__)
     slowest_s = sums_s.pop(slowest)
     others_s = statistics.median(sums_s.values())
-    if slowest_s < _WORTH_A_LINE * others_s:
+    if slowest_s < WORTH_A_CHANGE * others_s:
         return ""
     took = f"worker {slowest} took {ratio(slowest_s / others_s)} as long as the others"
     return f"{took}: shards of equal cost would let all workers end together"
@@ -185,7 +195,7 @@ def on_samples(result: SearchRecord) -> tuple[str, ...]:
 
 def _whole_batches(result: SearchRecord) -> Iterator[str]:
     """How whole batches are indexed, and what was measured, if it is worth it."""
-    loader, indexed = result.configuration.loader, _worth_indexing(result)
+    loader, indexed = result.configuration.loader, worth_indexing(result)
     if indexed is None:
         return
     is_shuffled = result.facts is not None and result.facts.is_shuffled
@@ -205,9 +215,12 @@ def _threads_beside(trials: Sequence[Trial]) -> Iterator[str]:
     for trial in trials:
         if trial.num_workers:
             batches += [record.stages[0] for record in trial.records if record.stages]
-    worker_s = math.fsum(max(0.0, batch.cpu_s - batch.overhead_s) for batch in batches)
-    all_s = math.fsum(max(0.0, batch.all_cpu_s - batch.overhead_s) for batch in batches)
-    if all_s > _WORTH_A_LINE * worker_s:
+    worker_s = 0.0
+    all_s = 0.0
+    for batch in batches:
+        worker_s += max(0.0, batch.cpu_s - batch.overhead_s)
+        all_s += max(0.0, batch.all_cpu_s - batch.overhead_s)
+    if all_s > WORTH_A_CHANGE * worker_s:
         line = f"threads beside the worker's own use {share(1 - worker_s / all_s)} of the CPU time of making batches"
         pools = [batch.pools for batch in batches if batch.pools]
         if pools:
@@ -216,22 +229,17 @@ def _threads_beside(trials: Sequence[Trial]) -> Iterator[str]:
         yield line
 
 
-def _index_whole_batches(diagnosis: Diagnosis) -> Iterator[Remedy]:
-    """The remedy, if it is worth a change of the program."""
-    indexed = _worth_indexing(diagnosis.result)
-    if indexed is not None:
-        saved = 1 - indexed.whole_s / indexed.samples_s
-        text = "indexing whole batches (batch_size=None, a BatchSampler) saves about {} of the epoch"
-        yield Remedy(text, diagnosis.account.share(Part.MAKING) * saved)
-
-
-def _worth_indexing(result: SearchRecord) -> WholeBatches | None:
-    """The times of whole batches, if they were tried, were equal and are much
-    faster."""
-    indexed = result.facts.whole_batches if result.facts else None
-    if indexed is None or indexed.samples_s < _WORTH_A_LINE * indexed.whole_s:
+def indexing(diagnosis: Diagnosis) -> Advice | None:
+    """That whole batches are to be indexed, if it is worth a change of the program."""
+    indexed = worth_indexing(diagnosis.result)
+    if indexed is None:
         return None
-    return indexed
+    times = number(indexed.samples_s / indexed.whole_s, ROUGHLY)
+    saved = 1 - indexed.whole_s / indexed.samples_s
+    text = "indexing whole batches (batch_size=None, a BatchSampler) saves about {} of the epoch"
+    remedy = Remedy(text, diagnosis.account.share(Part.MAKING) * saved)
+    slow = "samples are collated one by one"
+    return Advice(f"{slow}; whole batches load {times} times as fast", (remedy,))
 
 
 def _dear_transfer(diagnosis: Diagnosis) -> str:
@@ -241,8 +249,11 @@ def _dear_transfer(diagnosis: Diagnosis) -> str:
     load_s, hand_over_s = replayed.mean.making_s, replayed.hand_over_s
     if diagnosis.best.num_workers or hand_over_s <= load_s:
         return ""
+    loaded = roughly(load_s)
+    if not diagnosis.has_step and diagnosis.measured.batch_s:
+        loaded = interval(diagnosis.measured.batch_s)  # as in the table
     moved = f"moving it from a worker takes {roughly(hand_over_s)}"
-    return f"a batch is loaded in {roughly(load_s)}; {moved}"
+    return f"a batch is loaded in {loaded}; {moved}"
 
 
 def _more_workers(diagnosis: Diagnosis) -> str:

@@ -10,7 +10,7 @@ from nws_sweep.analysis import what_if
 from nws_sweep.analysis.time_ratios import ratio_of
 from nws_sweep.model import choice
 from nws_sweep.model.known import FEW_CPUS
-from nws_sweep.model.time_limit import limit_s
+from nws_sweep.model.time_limit import limit_s, longer_s
 from nws_sweep.records import LoaderSettings, SearchRecord, Status, Trial
 from nws_sweep.units import ROUGHLY, listed, number, seconds
 
@@ -75,9 +75,11 @@ def line_of_search(result: SearchRecord, best: Trial | None) -> str:
         return NOTHING_MEASURED
     if status is Status.UNDECIDED:
         return _undecided(result, best)
-    line, still_open = settings_of(result, best), what_is_open(result)
+    line, still_open = settings_of(result, best), what_is_open(result, best)
     if status is Status.PROVISIONAL:
-        line, still_open = f"{line} so far", f"not certain: {still_open}"
+        line = f"{line} so far"
+    if status is Status.PROVISIONAL or not is_certain(result, best):
+        still_open = f"not certain: {still_open}"
     texts = ", ".join(_gains(result, best)), still_open
     return f"{line}{_GAP}{'; '.join(filter(None, texts))}"
 
@@ -89,7 +91,17 @@ def settings_of(result: SearchRecord, best: Trial) -> str:
     return f"{settings}{result.configuration.rank_suffix}"
 
 
-def what_is_open(result: SearchRecord) -> str:
+def is_certain(result: SearchRecord, best: Trial) -> bool:
+    """Whether the gain of the first line is known: its interval is without 1, or no
+    wider than the tolerance."""
+    baseline = _baseline(result, best)
+    gain = ratio_of(best, baseline) if baseline else None
+    if gain is None or gain.half_width is None:
+        return True
+    return gain.half_width <= max(abs(gain.log), _close(result))
+
+
+def what_is_open(result: SearchRecord, best: Trial) -> str:
     """Why more measuring, or another search, may change the answer; empty if nothing is
     open.
 
@@ -97,14 +109,39 @@ def what_is_open(result: SearchRecord) -> str:
     may not take that long.
     """
     verdict = result.verdict
-    if not verdict or not verdict.tied:
+    tied = [*verdict.tied] if verdict else []
+    if not tied and result.doubt:
         return result.doubt
-    tied = sorted(verdict.tied, key=choice.size)
-    line = f"{_listed(verdict.recommended, tied, 'or')} may be as fast"
-    more_s = verdict.seconds_to_decide
+    baseline = _baseline(result, best)
+    more_s = verdict.seconds_to_decide if verdict else None
+    if baseline and baseline.settings not in tied and not is_certain(result, best):
+        tied.append(baseline.settings)
+        more_s = None
+    if not tied:
+        return ""
+    tied.sort(key=choice.size)
+    line = f"{_listed(best.settings, tied, 'or')} may be as fast"
     if more_s is None or more_s > limit_s(result.configuration):
         return line
     return f"{line}, about {seconds(more_s, ROUGHLY)} more decide"
+
+
+def to_decide(result: SearchRecord, best: Trial) -> tuple[str, ...]:
+    """What lets an undecided search measure the number that is predicted to be faster;
+    empty if it is decided or none is."""
+    recorded = what_if.of(result, best)
+    if result.status is not Status.UNDECIDED or recorded is None:
+        return ()
+    workers, speed_up = recorded.promising()
+    if workers in result.measured_numbers:
+        return ()
+    again = "the same search again"
+    longer = longer_s(result.configuration)
+    if result.complete and math.isfinite(longer):
+        again = f"time_limit_s={longer:g}"
+    times = number(speed_up, ROUGHLY)
+    predicted = f"which is predicted to be {times} times as fast"
+    return (f"{again} measures {workers}, {predicted}",)
 
 
 def cost_of(result: SearchRecord, best: Trial | None) -> str:
@@ -119,22 +156,19 @@ def cost_of(result: SearchRecord, best: Trial | None) -> str:
 
 
 def _gains(result: SearchRecord, best: Trial) -> Iterator[str]:
-    """How much faster the best is than no workers, or else than the fastest other
-    settings; then what is as fast, but for what is still open."""
-    measured = [trial for trial in result.trials if trial.objective_s is not None]
-    others = [trial for trial in measured if trial.settings != best.settings]
-    if not others and not result.doubt:
-        yield "nothing else could be measured"
-    if not others:
+    """How much faster the best is than the baseline, without a training step at
+    loading; then what is as fast, but for what is still open."""
+    baseline = _baseline(result, best)
+    if baseline is None:
+        if not result.doubt:
+            yield "nothing else could be measured"
         return
-
-    def rank(trial: Trial) -> tuple[bool, float]:
-        return bool(best.num_workers and trial.num_workers), trial.objective_s or 0.0
-
-    baseline = min(others, key=rank)
     gain = ratio_of(best, baseline)
     if gain:
-        yield gain.as_fast_as(_beside(best.settings, baseline.settings))
+        loads = "" if result.configuration.has_step else "loads "
+        compared = _beside(best.settings, baseline.settings)
+        yield f"{loads}{gain.as_fast_as(compared)}"
+    others = _others(result, best)
     others.remove(baseline)
     tied = result.verdict.tied if result.verdict else ()
     equal = [
@@ -146,13 +180,36 @@ def _gains(result: SearchRecord, best: Trial) -> Iterator[str]:
         yield f"as fast as {_listed(best.settings, equal, 'and')}"
 
 
+def _others(result: SearchRecord, best: Trial) -> list[Trial]:
+    """The trials with a time and other settings than the best."""
+    others = []
+    for trial in result.trials:
+        if trial.objective_s is not None and trial.settings != best.settings:
+            others.append(trial)
+    return others
+
+
+def _baseline(result: SearchRecord, best: Trial) -> Trial | None:
+    """What the best is compared with: no workers, or else the fastest other settings;
+    None if nothing else was measured."""
+
+    def rank(trial: Trial) -> tuple[bool, float]:
+        return bool(best.num_workers and trial.num_workers), trial.objective_s or 0.0
+
+    return min(_others(result, best), key=rank, default=None)
+
+
+def _close(result: SearchRecord) -> float:
+    """The tolerance as the logarithm of a ratio."""
+    return math.log1p(result.configuration.search.tolerance)
+
+
 def _is_as_fast(result: SearchRecord, best: Trial, compared: Trial) -> bool:
     """Whether the ratio may be 1, and is 1 but for the tolerance."""
     gain = ratio_of(best, compared)
     if gain is None or gain.half_width is None:
         return False
-    close = math.log1p(result.configuration.search.tolerance)
-    return abs(gain.log) <= min(gain.half_width, close)
+    return abs(gain.log) <= min(gain.half_width, _close(result))
 
 
 def _beside(best: LoaderSettings, compared: LoaderSettings) -> str:

@@ -113,13 +113,13 @@ class Diagnosis:
     @cached_property
     def more_workers(self) -> dict[str, float]:
         """More workers than the largest candidate, if that is the best, and the share
-        of the epoch that they save.
+        of the epoch that they save; more than the only one, too.
 
         Empty if they do not promise enough for their price.
         """
         candidates = self.result.configuration.search.candidates
         best = self.best.num_workers
-        if self.is_noisy or len(candidates) == 1 or best != max(candidates):
+        if self.is_noisy or best != max(candidates):
             return {}
         base = max(1, best)
         return self._promising("num_workers", [2 * base, 4 * base])
@@ -187,7 +187,11 @@ def _allowed(result: SearchRecord, best: Trial) -> Sequence[int]:
     most = min(_MOST_WORKERS, max(result.configuration.search.candidates))
     for trial in refused_by(result, best):
         most = min(most, trial.num_workers - 1)
-    return sorted({best.num_workers, *(n for n in (0, 1, 4, 16, most) if n <= most)})
+    allowed = {best.num_workers, most}
+    for number in (0, 1, 4, 16):
+        if number <= most:
+            allowed.add(number)
+    return sorted(allowed)
 
 
 def _with_savings(diagnosis: Diagnosis) -> Diagnosis:
@@ -229,7 +233,9 @@ def _costs(diagnosis: Diagnosis) -> list[Bottleneck]:
     costs = [Bottleneck.SAMPLER, Bottleneck.CPU, Bottleneck.LATENCY]
     if diagnosis.has_step:
         costs.append(Bottleneck.STEP)
-    if not diagnosis.replayed.best.persistent_workers:
+    # what workers cost is known if some were measured
+    has_started = any(diagnosis.result.measured_numbers)
+    if has_started and not diagnosis.replayed.best.persistent_workers:
         costs.append(Bottleneck.STARTUP)
     if diagnosis.best.num_workers:
         return [*costs, Bottleneck.TRANSFER]

@@ -8,9 +8,12 @@ from nws_sweep.analysis.diagnosis import Diagnosis, refused_by
 from nws_sweep.analysis.remedies import Remedy
 from nws_sweep.model.bottlenecks import Bottleneck
 from nws_sweep.model.stages import Stage
-from nws_sweep.records import Noise, Part
+from nws_sweep.records import Noise, Part, SearchRecord, WholeBatches
 from nws_sweep.units import ROUGHLY, counted, seconds, share
 
+# ratio of two times or costs: a smaller one is seldom worth a change of the program
+WORTH_A_CHANGE = 1.5
+COLLATE = "torch.utils.data.default_collate"  # the stage that whole batches do without
 _COMPUTES = 0.5  # share of CPU time from which on a stage computes rather than waits
 
 
@@ -24,7 +27,10 @@ class Evidence(NamedTuple):
         """The stage that saves most if it takes no time, of those that compute or of
         those that wait; None without any."""
         stages = [stage for stage in self.stages if stage.saved and not stage.depth]
-        of_kind = [s for s in stages if (s.cpu_share >= _COMPUTES) == computing]
+        of_kind = []
+        for s in stages:
+            if (s.cpu_share >= _COMPUTES) == computing:
+                of_kind.append(s)
         return max(of_kind, key=lambda stage: stage.saved or 0.0, default=None)
 
 
@@ -194,14 +200,23 @@ def _less_computing(evidence: Evidence) -> Iterator[Remedy]:
     replayed, stage = evidence.diagnosis.replayed, evidence.dearest(computing=True)
     cpus = 2 * replayed.best.cpus
     more = counted(cpus, "CPU")
-    if stage:
+    if stage is None:
+        more = f"transforms of half the cost, or {more},"
+    elif stage.name != COLLATE or not worth_indexing(evidence.diagnosis.result):
         cheaper = f"a cheaper {_short(stage)} saves up to {{}} of the epoch"
         yield Remedy(cheaper, stage.saved or 0.0)
-    else:
-        more = f"transforms of half the cost, or {more},"
     saved = replayed.saved(Bottleneck.COMPETITION, cpus=cpus)
     if saved > 0:
         yield Remedy(f"{more} save {{}}", saved)
+
+
+def worth_indexing(result: SearchRecord) -> WholeBatches | None:
+    """The times of whole batches, if they were tried, were equal and are much
+    faster."""
+    indexed = result.facts.whole_batches if result.facts else None
+    if indexed is None or indexed.samples_s < WORTH_A_CHANGE * indexed.whole_s:
+        return None
+    return indexed
 
 
 def _short(stage: Stage) -> str:

@@ -18,7 +18,6 @@ from nws_sweep.model.bottlenecks import Bottleneck
 from nws_sweep.model.stages import Stage
 from nws_sweep.records import (
     Configuration,
-    Estimate,
     Host,
     ProjectFacts,
     SearchRecord,
@@ -80,11 +79,14 @@ class ConfigurationSummary:
         recorded, best = self.run.recorded, self.best
         diagnosis = diagnose(recorded, best)
         advised = Advice()
+        remedies: tuple[str, ...] = ()
         details: list[str] = []
         if best and diagnosis:
             stages = stages_of(recorded, best, diagnosis.replayed)
             advised = advice.of(diagnosis, stages)
             details += advice.details(diagnosis)
+            remedies = answers.to_decide(recorded, best)
+            remedies = remedies or tuple(map(str, advised.remedies))
         has_step = recorded.configuration.has_step
         details.append(accounts.line(best, has_step=has_step))
         details += advice.on_samples(recorded)
@@ -101,7 +103,7 @@ class ConfigurationSummary:
                 answer=answers.line_of_search(recorded, best),
                 note=caveats.note(recorded, best),
                 why=advised.cause,
-                remedies=tuple(map(str, advised.remedies)),
+                remedies=remedies,
                 cost=answers.cost_of(recorded, best),
             ),
             kind=(settings, *advised.kind),
@@ -169,13 +171,11 @@ class ConfigurationSummary:
 
     @property
     def best_rate(self) -> float:
-        """Samples per second of the best, as ``rate`` says; 0 if unknown."""
-        rate = self.rate(self.best) if self.best else None
+        """Samples per second of the best, as in tables and pictures; 0 if unknown."""
+        if self.best is None:
+            return 0.0
+        rate = rates.rate(self.best, self.run.result)
         return rate.value if rate else 0.0
-
-    def rate(self, trial: Trial) -> Estimate | None:
-        """The samples per second of tables and pictures (``rates.rate``)."""
-        return rates.rate(trial, self.run.result)
 
     @property
     def trials(self) -> tuple[Trial, ...]:
@@ -235,7 +235,7 @@ class Summary:
 
     @property
     def rate_unit(self) -> str:
-        """The unit of ``ConfigurationSummary.rate``: of an epoch, unless the length of
+        """The unit of ``ConfigurationSummary.best_rate``: of an epoch, unless the length of
         one is unknown."""
         trials = (trial for c in self.configurations for trial in c.worker_trials)
         measured = (trial for trial in trials if trial.objective_s is not None)

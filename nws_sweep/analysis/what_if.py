@@ -236,11 +236,12 @@ class WhatIf:
         def pace(cpus: float, limit_s: float) -> tuple[float, int]:
             """Predicts the pace of the fewest workers within the limit, or of the
             fastest."""
-            paces = [
-                (self._endless.cost_s(replace(queue, cpus=cpus)), queue.num_workers)
-                for queue in variants
-            ]
-            return next((pace for pace in paces if pace[0] <= limit_s), min(paces))
+            paces = []
+            for queue in variants:
+                batch_s = self._endless.cost_s(replace(queue, cpus=cpus))
+                paces.append((batch_s, queue.num_workers))
+            within = [pace for pace in paces if pace[0] <= limit_s]
+            return within[0] if within else min(paces)
 
         least_s, _ = pace(_UNLIMITED, step_s)
         enough_s = step_s * (1 + self.tolerance)
@@ -275,24 +276,25 @@ def of(result: SearchRecord, best: Trial | None) -> WhatIf | None:
     """
     if best is None:
         return None
-    loader = (
-        best.settings
-        if best.num_workers
-        else replace(result.configuration.loader, num_workers=0)
-    )
+    loader = best.settings
+    if not best.num_workers:
+        loader = replace(result.configuration.loader, num_workers=0)
+    trials = []
+    for trial in worker_trials(result):
+        if trial.objective_s is not None:
+            trials.append(trial)
     model = model_of(
-        [trial for trial in worker_trials(result) if trial.objective_s is not None],
+        trials,
         best.batches,
         result.cpus,
         loader.multiprocessing_context or processes.start_method(),
         result.configuration.measure.shared_epochs,
         result.facts is None or result.facts.is_shuffled,
     )
-    return (
-        WhatIf(model=model, best=queue_settings(loader, result.cpus), result=result)
-        if model
-        else None
-    )
+    if model is None:
+        return None
+    best_queue = queue_settings(loader, result.cpus)
+    return WhatIf(model=model, best=best_queue, result=result)
 
 
 def worker_trials(result: SearchRecord) -> tuple[Trial, ...]:
@@ -317,8 +319,6 @@ def check(name: str, value: Any) -> None:
 def ladder(numbers: Sequence[int]) -> list[int]:
     """Selects at most 16 ascending numbers, of more 0, 1, 2, 3, 4, 6, 8, 12, 16, 24,
     ... among them, and both ends."""
-    return (
-        list(numbers)
-        if len(numbers) <= _MOST_LISTED
-        else choice.ladder(numbers, beside=(0,))
-    )
+    if len(numbers) <= _MOST_LISTED:
+        return list(numbers)
+    return choice.ladder(numbers, beside=(0,))

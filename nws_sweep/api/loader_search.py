@@ -98,9 +98,8 @@ class LoaderSearch:
             ) from None
         if is_stored:
             answer = f"{self._input.name}: {snippets.answer_line(record)}"
-            self._reporter.answer(
-                f"{answer}; measured at {record.started_at}, reuse=False measures again"
-            )
+            when = f"measured on {units.moment(record.started_at)}"
+            self._reporter.answer(f"{answer}; {when}, reuse=False measures again")
         return record, is_stored
 
     def _measure(self, start: SearchRecord) -> SearchRecord:
@@ -147,7 +146,8 @@ def announcement(loader_input: LoaderInput, start: SearchRecord) -> str:
     line = f"measuring {name}{configuration.rank_suffix}: {limit}"
     if start.measured_numbers:
         measured = ", ".join(map(str, start.measured_numbers))
-        line += f"; num_workers={measured} measured at {start.started_at}, before an earlier search was ended"
+        when = f"measured on {units.moment(start.started_at)}"
+        line += f"; num_workers={measured} {when}, before an earlier search was ended"
     return line
 
 

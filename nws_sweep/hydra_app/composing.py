@@ -47,5 +47,8 @@ def _command(option: str) -> str:
     program = (
         [sys.argv[0]] if spec is None else ["-m", spec.name.removesuffix(".__main__")]
     )
-    arguments = [word for word in sys.argv[1:] if GROUP not in word.partition("=")[0]]
+    arguments = []
+    for word in sys.argv[1:]:
+        if GROUP not in word.partition("=")[0]:
+            arguments.append(word)
     return shlex.join(["nws-sweep", option, *program, *arguments])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
+from nws_sweep import units
 from nws_sweep.errors import NotARunError, NwsSweepError, one_line
 from nws_sweep.hydra_app import resuming
 from nws_sweep.hydra_app.call import Call, services
@@ -88,7 +89,8 @@ class Job:
         view = self._call.view
         result, is_stored = session.run(start, self._search, view.status, view.note)
         if is_stored:
-            reason = f"{result.stop_reason} (measured before, at {result.started_at})"
+            when = f"measured on {units.moment(result.started_at)}"
+            reason = f"{result.stop_reason} ({when})"
             return self._finished(replace(result, stop_reason=reason, cost_s=0.0))
         self._call.remember(result, self._folder)
         return result

@@ -8,6 +8,11 @@ _LIMIT_S = 60.0  # of an adaptive search for which no limit is set
 _LIMIT_OF_SETTING_S = 30.0  # more for each setting besides num_workers
 
 
+def longer_s(configuration: Configuration) -> float:
+    """The time limit that is worth trying after a search that was too short."""
+    return max(_LIMIT_S, 2 * limit_s(configuration))
+
+
 def limit_s(configuration: Configuration) -> float:
     """Says after how many seconds of measuring a search ends; infinite if there is no
     limit.

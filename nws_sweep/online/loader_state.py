@@ -146,17 +146,11 @@ class LoaderState:
             return None
         return epoch_length.longest(self.usual_batches, workers) + 1
 
-    @property
-    def fewest_within_epochs(self) -> int:
-        """Workers within an epoch: without workers, its samples draw random numbers of
-        the program's process."""
-        return min(1, self.base.num_workers)
-
     def epoch_of(self, settings: LoaderSettings, batch: int) -> int:
         """The first epoch that can have these settings; ``batch`` is 0 before an epoch
         begins."""
         is_within = batch and self.changes_within_epochs
-        has_enough = settings.num_workers >= self.fewest_within_epochs
+        has_enough = settings.num_workers >= fewest_within_epochs(self.base)
         return self.epoch + (not (is_within and has_enough))
 
     def observe(self) -> TrainingTrial | None:
@@ -214,3 +208,9 @@ class LoaderState:
         self.observation = None
         self.tuning = replace(self.tuning, lines=tuple(self.lines()))
         self.on_decided(self)
+
+
+def fewest_within_epochs(base: LoaderSettings) -> int:
+    """Workers that an epoch may change to, of a loader as the program made it: without
+    workers, samples draw random numbers of the program's process."""
+    return min(1, base.num_workers)

@@ -12,7 +12,7 @@ from nws_sweep.model.known import queue_settings
 from nws_sweep.model.model import model_of
 from nws_sweep.model.promise import promised_s
 from nws_sweep.online.decision import Situation
-from nws_sweep.online.loader_state import LoaderState
+from nws_sweep.online.loader_state import LoaderState, fewest_within_epochs
 from nws_sweep.records import LoaderSettings
 from nws_sweep.system import host, processes, resources, usage
 
@@ -30,15 +30,14 @@ def situation_of(state: LoaderState, batch: int) -> Situation | None:
     predict_s = _predictor(state, batch)
     if predict_s is None:
         return None
+    fewest = fewest_within_epochs(state.base) if batch else 0
     return Situation(
         base=state.base,
         current=state.current,
         measured_s=state.times.batch_s or {state.current: predict_s(state.current)},
         predict_s=predict_s,
         rules=state.configuration.search,
-        workers=range(
-            state.fewest_within_epochs if batch else 0, _most_workers(state) + 1
-        ),
+        workers=range(fewest, _most_workers(state) + 1),
         prefetches=state.prefetches,
         reorders=state.reorders,
         must_save_time=batch > 0,

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from nws_sweep import units
 from nws_sweep.analysis import accounts, advice
+from nws_sweep.analysis.advice import Advice
 from nws_sweep.analysis.answers import Answer
+from nws_sweep.analysis.limits import COLLATE
 from nws_sweep.analysis.stage_savings import NO_TIME
 from nws_sweep.analysis.summary import ConfigurationSummary, summarise_record
 from nws_sweep.errors import NwsSweepError, printable
@@ -88,8 +90,10 @@ def of(configuration: ConfigurationSummary) -> Explanation:
     if best is None or not stages:
         raise NwsSweepError(f"{configuration.label}: {_without_calls(configuration)}")
     epoch_s = best.measurement.epoch_s if best.measurement else None
+    diagnosis = configuration.diagnosis
+    indexing = advice.indexing(diagnosis) if diagnosis else None
     return Explanation(
-        answer_of(stages, best, configuration.conclusion.cost),
+        answer_of(stages, best, configuration.conclusion.cost, indexing),
         stages,
         best.num_workers,
         epoch_s,
@@ -147,20 +151,40 @@ def _cells(stage: Stage) -> list[str]:
     ]
 
 
-def answer_of(stages: Sequence[Stage], best: Trial, cost: str = "") -> Answer:
-    """The function that saves most if it takes no time, at these settings.
+def answer_of(
+    stages: Sequence[Stage],
+    best: Trial,
+    cost: str = "",
+    indexing: Advice | None = None,
+) -> Answer:
+    """The function that saves most if it takes no time, at these settings; or to index
+    whole batches, if it saves more.
 
     Args:
         stages: Of a sample, the most expensive first; at least one.
         best: The recommended trial.
         cost: Of the search.
+        indexing: Of whole batches, if it is worth it.
     """
-    replayed = [s for s in stages if s.saved is not None and s.depth == 0]
+    replayed = []
+    for s in stages:
+        if s.saved is not None and s.depth == 0:
+            replayed.append(s)
     replayed.sort(key=_saved, reverse=True)
     if not replayed:
         unknown = "takes most of a sample; what it costs an epoch is unknown"
         answer = f"{_named(stages[0])} {unknown}"
         return Answer(answer=answer, why=_evidence(stages, stages[0]), cost=cost)
+    if indexing:
+        replayed = [stage for stage in replayed if stage.name != COLLATE]
+        (indexed,) = indexing.remedies
+        if indexed.saved >= max(map(_saved, replayed), default=0.0):
+            return Answer(
+                answer=f"{indexed} with num_workers={best.num_workers}",
+                why=indexing.cause,
+                remedies=_beside(replayed, indexed.saved),
+                cost=cost,
+            )
     dearest, workers = replayed[0], best.num_workers
     if _saved(dearest) < NO_TIME:
         account = accounts.account_of(best)
@@ -171,15 +195,19 @@ def answer_of(stages: Sequence[Stage], best: Trial, cost: str = "") -> Answer:
             cost=cost,
         )
     remedies = _fewer_workers([dearest], workers)
-    for second in replayed[1:2]:
-        if _saved(second) > _saved(dearest) / 2:
-            remedies = (_cheaper(second),)
     return Answer(
         answer=f"{_cheaper(dearest)} of an epoch with num_workers={workers}",
         why=_evidence(stages, dearest),
-        remedies=remedies,
+        remedies=_beside(replayed[1:], _saved(dearest)) or remedies,
         cost=cost,
     )
+
+
+def _beside(stages: Sequence[Stage], saved: float) -> tuple[str, ...]:
+    """The first of these stages, if it saves more than half as much as the answer."""
+    if stages and _saved(stages[0]) > saved / 2:
+        return (_cheaper(stages[0]),)
+    return ()
 
 
 def _cheaper(stage: Stage) -> str:

@@ -210,7 +210,9 @@ def best_file(configuration: ConfigurationSummary) -> Snippet:
 
 def _about(configuration: ConfigurationSummary) -> Iterator[str]:
     yield from _of_ranks(configuration)
-    still_open = answers.what_is_open(configuration.run.result)
+    still_open = ""
+    if configuration.best:
+        still_open = answers.what_is_open(configuration.run.result, configuration.best)
     if still_open or configuration.status is not Status.MEASURED:
         yield configuration.conclusion.answer
 

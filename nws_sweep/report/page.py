@@ -11,22 +11,23 @@ import functools
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from nws_sweep import units
-from nws_sweep.analysis import answers
+from nws_sweep.analysis import twins
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, fastest_of
-from nws_sweep.analysis.time_ratios import ratio_of
+from nws_sweep.analysis.twins import Twins
 from nws_sweep.errors import joined_lines, printable
-from nws_sweep.records import Status, Trial
 from nws_sweep.report import explanation, formats, plots, snippets
 from nws_sweep.report.plots import facets
 
 # title, a description with its figures, and the PNG, which has an SVG beside it
 Picture = tuple[str, str, Path]
+
+_IN_WORDS = {"dataset": "dataset", "batch_size": "batch size"}
 
 
 def setting(configuration: ConfigurationSummary) -> str:
@@ -34,71 +35,73 @@ def setting(configuration: ConfigurationSummary) -> str:
     empty without an answer."""
     if configuration.answer is None:
         return ""
-    return f"{_candidate(configuration, configuration.answer)}{configuration.configuration.rank_suffix}"
+    result = configuration.run.result
+    candidate = snippets.of_trial(configuration.answer, result).candidate
+    return f"num_workers={candidate}{result.configuration.rank_suffix}"
 
 
-def _candidate(configuration: ConfigurationSummary, trial: Trial) -> str:
-    return f"num_workers={snippets.of_trial(trial, configuration.run.result).candidate}"
+class Card(NamedTuple):
+    """The fastest of those configurations that a user may choose from.
+
+    Attributes:
+        label: The points of the grid that it stands for.
+        configuration: That of the fastest point; of points that are as fast, without
+            page-locked memory.
+    """
+
+    label: str
+    configuration: ConfigurationSummary
 
 
 def heading(summary: Summary) -> str:
     """Says what the page begins with: settings, those of the fastest configuration of
-    each dataset, or that there are none."""
-    answers, count = fastest_of_each(summary), len(facets.by_dataset(summary))
-    if not answers:
+    each dataset and batch size, or that there are none."""
+    shown, count = cards(summary), len(_choices(summary))
+    if not shown:
         return "Nothing could be measured"
     if count > 1:
-        which = (
-            "each dataset"
-            if count == len(answers)
-            else f"{len(answers)} of {count} datasets"
-        )
+        names = [_IN_WORDS[name] for name in _fixed(summary)]
+        which = f"each {' and '.join(names)}"
+        if count > len(shown):
+            several = " and ".join(f"{name}s" for name in names)
+            which = f"{len(shown)} of {count} {several}"
         return f"The fastest settings for {which}"
     if len(summary.configurations) > 1:
         return f"The fastest of {len(summary.configurations)} combinations"
-    return "Set this" if answers[0].answer else "Undecided"
+    return "Set this" if shown[0].configuration.answer else "Undecided"
 
 
-def fastest_of_each(summary: Summary) -> list[ConfigurationSummary]:
-    """Selects the fastest configuration of each dataset that was measured; of many,
-    the first ones."""
-    fastest = map(fastest_of, facets.by_dataset(summary).values())
-    return [*filter(None, fastest)][: facets.MOST_DATASETS]
+def cards(summary: Summary) -> list[Card]:
+    """Makes a card for each dataset and batch size that was measured; of many, for the
+    first ones."""
+    made_of = []
+    for rows in _choices(summary).values():
+        fastest = fastest_of(row.first for row in rows)
+        for row in rows:
+            if row.first is fastest:
+                made_of.append(row)
+    return [_card(summary, row) for row in made_of[: facets.MOST_DATASETS]]
 
 
-def further(configuration: ConfigurationSummary) -> list[str]:
-    """Lists how sure the answer is, and what its lines do not say of the reasons."""
-    lines = (certainty(configuration), *configuration.conclusions.details)
-    return [line for line in lines if line]
+def _card(summary: Summary, row: Twins) -> Card:
+    def is_pinned(configuration: ConfigurationSummary) -> bool:
+        return configuration.configuration.loader.pin_memory
+
+    return Card(row.label(summary.varying), min(row.configurations, key=is_pinned))
 
 
-def certainty(configuration: ConfigurationSummary) -> str:
-    """Says how sure the measured answer is, beside the closest alternative; empty if it
-    is not measured."""
-    best, result = configuration.best, configuration.run.result
-    if best is None or configuration.status is not Status.MEASURED:
-        return ""
-    if result.verdict is not None and result.verdict.tied:
-        return f"Not sure: {answers.what_is_open(result)}."
-    return _against_others(configuration, best)
+def _choices(summary: Summary) -> dict[tuple[Any, ...], list[Twins]]:
+    """Groups the rows of the table of a grid by what nws_sweep does not choose."""
+    groups: dict[tuple[Any, ...], list[Twins]] = {}
+    for row in twins.as_fast(summary):
+        values = tuple(row.values(name) for name in _fixed(summary))
+        groups.setdefault(values, []).append(row)
+    return groups
 
 
-def _against_others(configuration: ConfigurationSummary, best: Trial) -> str:
-    others = [t for t in configuration.trials if t.settings != best.settings]
-    ratios = [(ratio, t) for t in others if (ratio := ratio_of(best, t))]
-    if not ratios:
-        return "No comparison: no other num_workers was measured."
-    ratio, nearest = min(ratios, key=lambda pair: pair[0].value)
-    name = _candidate(configuration, nearest)
-    if ratio.value < 1:
-        price = "workers" if nearest.num_workers > best.num_workers else "change"
-        return f"{name} takes {units.percent(1 - ratio.value)} less time, which is not worth the {price}."
-    sure = "Probably (the interval of the ratio includes 1)"
-    if ratio.half_width is None:
-        sure = "Probably (without an interval: too few windows)"
-    elif abs(ratio.log) > ratio.half_width:
-        sure = "Sure"
-    return f"{sure}: the closest alternative, {name}, takes {units.percent(ratio.value - 1)} longer."
+def _fixed(summary: Summary) -> list[str]:
+    """The axes that change what is trained, which nws_sweep does not choose."""
+    return [name for name in _IN_WORDS if name in summary.distinguishing]
 
 
 def report(summary: Summary, pictures: Sequence[Picture]) -> str:
@@ -145,9 +148,8 @@ def _environment() -> Environment:
     environment.globals.update(
         drawn=drawn,
         explanation=explanation,
-        fastest_of_each=fastest_of_each,
+        cards=cards,
         formats=formats,
-        further=further,
         heading=heading,
         setting=setting,
         snippets=snippets,

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from nws_sweep import units
 from nws_sweep.analysis import summary
 from nws_sweep.analysis.answers import Answer
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
@@ -91,14 +92,18 @@ class SearchAnswer(SuggestsAttributes):
         """When the search began: an ISO 8601 time with zone."""
         return self.record.started_at
 
+    @property
+    def _measured_on(self) -> str:
+        return f"measured on {units.moment(self.measured_at)}"
+
     @cached_property
     def conclusion(self) -> Answer:
         """The answer, why, what to change next, and the cost: the first lines of
         ``print(result)``; of a point of a grid, with the values of its axes."""
         conclusion = self._configuration.conclusion
-        cost = (
-            f"none: measured at {self.measured_at}" if self.reused else conclusion.cost
-        )
+        cost = conclusion.cost
+        if self.reused:
+            cost = f"none: {self._measured_on}"
         axes = [f"{name}={shown(value)}" for name, value in self._point.items()]
         return Answer(
             answer=in_python(" ".join([*axes, conclusion.answer])),

@@ -151,7 +151,7 @@ class SearchResult(SearchAnswer):
         )
 
     def __repr__(self) -> str:
-        when = f", measured at {self.measured_at}" if self.reused else ""
+        when = f", {self._measured_on}" if self.reused else ""
         return f"SearchResult({formats.kwargs(self.loader_kwargs)}{when})"
 
     def __str__(self) -> str:

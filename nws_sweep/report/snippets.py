@@ -115,8 +115,12 @@ def _best_cells(summary: Summary, row: Twins) -> list[str]:
     if best is None or best.measurement is None:
         cells.append(Status.UNDECIDED.value if configuration.best else "failed")
         return cells + [units.NOTHING] * 6
-    so_far = " so far" if configuration.status is Status.PROVISIONAL else ""
-    cells.append(f"{best.num_workers}{so_far}")
+    doubt = ""
+    if configuration.status is Status.PROVISIONAL:
+        doubt = " so far"
+    elif not answers.is_certain(configuration.run.result, best):
+        doubt = ", not certain"
+    cells.append(f"{best.num_workers}{doubt}")
     cells.append(configuration.changed_settings or units.NOTHING)
     figures = of_trial(best, configuration.run.result)
     cells += [figures.rate, figures.batch, figures.epoch]
@@ -154,11 +158,14 @@ def _notes(summary: Summary) -> list[Row]:
     """What takes answers of a grid back, and which are not certain."""
     notes = [*filter(None, (summary.unlike_machines, summary.load))]
     for configuration in summary.configurations:
-        if configuration.status is Status.PROVISIONAL:
-            still_open = answers.what_is_open(configuration.run.result)
-            notes.append(f"{configuration.label}: not certain: {still_open}")
-        elif configuration.status is Status.UNDECIDED:
+        result, best = configuration.run.result, configuration.answer
+        if configuration.status is Status.UNDECIDED:
             notes.append(f"{configuration.label}: {configuration.conclusion.answer}")
+        elif best and not (
+            configuration.status is Status.MEASURED and answers.is_certain(result, best)
+        ):
+            still_open = answers.what_is_open(result, best)
+            notes.append(f"{configuration.label}: not certain: {still_open}")
     return [("note", text) for text in notes]
 
 

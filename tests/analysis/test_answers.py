@@ -7,6 +7,7 @@ from nws_sweep.analysis import answers
 from nws_sweep.analysis.answers import Answer
 from nws_sweep.analysis.summary import best_of
 from nws_sweep.records import (
+    NO_STEP,
     BatchCost,
     Noise,
     SearchRecord,
@@ -85,12 +86,26 @@ MANY = replace(
         (search_result(recorded_trial(0, BatchCost(cpu_s=1e-6, wait_s=0.0, copy_s=0.1)), stop_reason=""),
          "undecided   only num_workers=0 was measured: the search did not finish; no other is predicted to be faster"),
         (search_result(failed_trial(0)), "nothing could be measured"),
+        # the interval of the gain contains 1
+        (search_result(sure(0, 6.0, 0.5), trial(2, 4.0)),
+         "num_workers=2   0.9 to 2.5 times as fast as 0; not certain: 0 may be as fast"),
+        (search_result(sure(0, 4.8, 0.2), trial(2, 4.0), verdict=replace(TIED, provisional=False)),
+         "num_workers=2   1.2 times as fast as 0 (1.0 to 1.5); not certain: 0 or 4 may be as fast"),
+        (search_result(trial(0, 4.0), sure(2, 4.0, 0.02)), "num_workers=0   as fast as 2 (0.98 to 1.02)"),
     ],
 )  # fmt: skip
 def test_the_first_line_has_the_settings_their_gain_and_what_may_change_them(
     result: SearchRecord, line: str
 ) -> None:
     assert answers.line_of_search(result, best_of(result)) == line
+
+
+def test_without_a_training_step_the_gain_is_that_of_loading() -> None:
+    trials = trial(2, 4.0), sure(0, 7.6, 0.15)
+    without = configuration(training_step={"_target_": NO_STEP})
+    result = search_result(*trials, configuration=without)
+    line = answers.line_of_search(result, best_of(result))
+    assert line == "num_workers=2   loads 1.9 times as fast as 0 (1.6 to 2.2)"
 
 
 def test_an_answer_has_a_line_for_each_part_that_is_known() -> None:

@@ -14,10 +14,12 @@ import pytest
 from nws_sweep.analysis import advice
 from nws_sweep.analysis.advice import uneven_workers
 from nws_sweep.analysis.diagnosis import Diagnosis, diagnose
+from nws_sweep.analysis.limits import COLLATE
 from nws_sweep.analysis.summary import best_of, summarise, summarise_record
 from nws_sweep.model.bottlenecks import Bottleneck
 from nws_sweep.model.epochs import Records, epoch_of
 from nws_sweep.model.queue import QueueSettings, replay
+from nws_sweep.model.stages import Stage
 from nws_sweep.records import (
     NO_STEP,
     Account,
@@ -180,7 +182,7 @@ MOVING = BatchCost(0.001, 0.0, copy_s=0.0015)
         (COMPUTING, [Bottleneck.CPU], 0.87,
          "the CPUs are busy: 16 ms a batch | transforms of half the cost, or 4 CPUs, save N %"),
         (Workload(cost=MOVING, loop=replace(START, receive_s=0.0015)), [], None,
-         "a batch is loaded in 1.0 ms; moving it from a worker takes 3.0 ms | "),
+         "a batch is loaded in 1.00 ms ±2.N %; moving it from a worker takes 3.0 ms | "),
         (Workload(cost=BatchCost(0.012, 0.0, copy_s=0.0005), cores=64, loop=replace(START, receive_s=0.002)),
          [Bottleneck.TRANSFER], 0.6,
          "moving a batch from a worker to the main process takes 2.5 ms | less data in fewer tensors a batch, such as "
@@ -308,6 +310,28 @@ def test_whole_batches_that_are_faster_are_why_and_what_to_change() -> None:
     assert [*map(str, advised.remedies)] == [
         "indexing whole batches (batch_size=None, a BatchSampler) saves about 67 % of the epoch"
     ]
+
+
+def test_where_whole_batches_are_faster_pytorchs_collate_is_no_remedy() -> None:
+    collate = Stage(name=COLLATE, share=0.8, seconds=1e-4, cpu_share=1.0, saved=0.5)
+    facts = replace(FACTS, whole_batches=WholeBatches(samples_s=0.03, whole_s=0.01))
+    result, best = COMPUTING.result, best_of(COMPUTING.result)
+    assert best
+    assert best.measurement
+    account = Account(step_s=0.0, making_s=1.0)
+    best = replace(best, measurement=replace(best.measurement, account=account))
+    texts = []
+    for record in (replace(result, facts=facts), result):
+        trials = [
+            best if trial.settings == best.settings else trial
+            for trial in record.trials
+        ]
+        found = diagnose(replace(record, trials=tuple(trials)), best)
+        assert found is not None
+        texts.append("; ".join(map(str, advice.of(found, [collate]).remedies)))
+    assert texts[0].startswith("indexing whole batches (batch_size=None, a BatchS")
+    assert "default_collate" not in texts[0]
+    assert texts[1].startswith("a cheaper data.default_collate saves up to 50 %")
 
 
 def test_costs_that_depend_on_the_position_are_reported() -> None:
@@ -445,3 +469,37 @@ def test_the_first_bottleneck_is_of_the_largest_part_of_the_account_which_old_fi
     old = diagnose(replace(SLOW_START.result, trials=(without, *others)), without)
     assert old is not None
     assert old.bottlenecks == (Bottleneck.LATENCY, Bottleneck.STARTUP)
+
+
+def test_of_a_single_number_more_workers_are_what_to_change_if_loading_waits() -> None:
+    advised = advice.of(replace(WAITING, tried=(2,)).diagnosis)
+    assert [re.sub(r"\d+ %", "N %", str(remedy)) for remedy in advised.remedies] == [
+        "faster storage, or a cache, saves up to N % of the epoch",
+        "num_workers=8 saves N % of the epoch",
+    ]
+    assert replace(COMPUTING, tried=(2,)).diagnosis.more_workers == {}
+
+
+def test_an_undecided_search_needs_time_and_knows_nothing_of_the_start_of_workers() -> (
+    None
+):
+    slow = Workload(cost=BatchCost(0.0, 0.032), batches=48, tried=(0,))
+    late = failed_trial(2, "no batch within 57.0 s", TrialState.INTERRUPTED)
+    result = slow.result
+    search = search_rules((0, 1, 2, 4), strategy="adaptive", max_workers=4)
+    (measured,) = result.trials
+    measured = replace(measured, loop=replace(START, start_wait_s=0.3))
+    undecided = replace(
+        result,
+        trials=(measured, late),
+        configuration=replace(result.configuration, search=search),
+    )
+    (found,) = summarise_record(undecided).configurations
+    assert re.sub(r"\d\.\d", "N", found.conclusion.remedies[0]) == (
+        "time_limit_s=120 measures 4, which is predicted to be N times as fast"
+    )
+    assert len(found.conclusion.remedies) == 1
+    assert "start of workers" not in "\n".join(found.details)
+    stopped = replace(undecided, stop_reason="")
+    (found,) = summarise_record(stopped).configurations
+    assert found.conclusion.remedies[0].startswith("the same search again measures 4,")

@@ -7,6 +7,9 @@ import pytest
 
 from nws_sweep import cli, programs
 from nws_sweep.analysis import advice
+from nws_sweep.analysis.advice import Advice
+from nws_sweep.analysis.limits import COLLATE
+from nws_sweep.analysis.remedies import Remedy
 from nws_sweep.errors import NwsSweepError
 from nws_sweep.model.stages import Stage
 from nws_sweep.records import BatchCost, BatchRecord, LoopCosts, SearchRecord, StageTime
@@ -180,6 +183,22 @@ def test_a_stage_that_costs_workers_but_no_time_is_said_so() -> None:
     assert explanation.answer_of([unknown], best).answer == (
         "read takes most of a sample; what it costs an epoch is unknown"
     )
+
+
+def test_what_to_change_is_to_index_whole_batches_if_it_saves_most() -> None:
+    remedy = Remedy("indexing whole batches saves about {} of the epoch", 0.6)
+    indexing = Advice("samples are collated one by one", (remedy,))
+    collate = Stage(name=COLLATE, share=0.7, seconds=1e-5, cpu_share=1.0, saved=0.7)
+    read = replace(collate, name="read", saved=0.4)
+    best = factories.trial(0, 8.0)
+    assert explanation.answer_of([collate, read], best, "", indexing).lines == [
+        "indexing whole batches saves about 60 % of the epoch with num_workers=0",
+        "why    samples are collated one by one",
+        "next   a cheaper read saves up to 40 %",
+    ]
+    dear = replace(read, saved=0.8)
+    answer = explanation.answer_of([collate, dear], best, "", indexing).answer
+    assert answer.startswith("a cheaper read saves up to 80 %")
 
 
 def test_the_diagnosis_names_what_to_make_cheaper() -> None:

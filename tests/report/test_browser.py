@@ -147,7 +147,7 @@ def test_an_answer_is_what_is_seen_first_and_the_rest_is_folded(
     page = opened("grid_of_datasets")
     shown = page.locator("main h2, main h3").all()
     assert [one.text_content() for one in shown if one.is_visible()] == [
-        "The fastest settings for each dataset",
+        "The fastest settings for each dataset and batch size",
         "Best settings",
         "More pictures",
         "Each combination",
@@ -156,7 +156,9 @@ def test_an_answer_is_what_is_seen_first_and_the_rest_is_folded(
     ]
     cards = page.locator(".card .label").all_text_contents()
     assert cards == [
-        f"dataset={name} batch_size=64" for name in ("photos", "objects", "tensors")
+        f"dataset={name}, batch_size={size}"
+        for name in ("photos", "objects", "tensors")
+        for size in (64, 256)
     ]
     assert [one.is_visible() for one in page.locator("figure").all()] == [True, False]
 

@@ -2,6 +2,7 @@ from nws_sweep.records import BatchCost, TrialState
 from nws_sweep.report import snippets
 from tests.factories import (
     failed_trial,
+    measurement,
     recorded_trial,
     search_result,
     summary_of_grid,
@@ -100,4 +101,19 @@ def test_a_mismeasured_candidate_has_no_times_in_the_progress_and_its_reason_at_
     assert failures == (
         "dataset=photos num_workers=1, 2: failed: it broke",
         "dataset=photos num_workers=4: mismeasured: 7 ms a batch is impossible",
+    )
+
+
+def test_a_grid_tells_which_gains_may_be_none() -> None:
+    unclear = trial(0, 6.0, measurement=measurement(6.0, ratio_half_width=0.5))
+    found = summary_of_grid(
+        search_result(unclear, trial(2, 4.0), columns={"batch_size": 64}),
+        search_result(trial(4, 4.0), columns={"batch_size": 128}),
+    )
+    column = snippets.best_table(found)[0].index("num_workers")
+    rows = snippets.best_table(found)[1:]
+    assert [row[column] for row in rows] == ["2, not certain", "4"]
+    assert snippets.rows_of(found)[0] == (
+        "note",
+        "dataset=photos batch_size=64: not certain: 0 may be as fast",
     )

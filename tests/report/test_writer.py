@@ -13,8 +13,6 @@ from nws_sweep.analysis.summary import Summary
 from nws_sweep.records import (
     BatchCost,
     Noise,
-    SearchRecord,
-    Trial,
     TrialState,
     Verdict,
     codec,
@@ -27,7 +25,6 @@ from tests.factories import (
     COLUMNS,
     configuration,
     endless_trial,
-    estimate,
     failed_trial,
     loader_settings,
     measurement,
@@ -165,16 +162,18 @@ def evil_grid() -> Summary:
     )
 
 
-def test_the_page_of_a_grid_begins_with_the_fastest_configuration_of_each_dataset() -> (
+def test_the_page_of_a_grid_begins_with_the_fastest_of_each_dataset_and_batch_size() -> (
     None
 ):
     found = evil_grid()
     text = page.report(found, ())
-    assert page.heading(found) == "The fastest settings for each dataset"
+    assert page.heading(found) == (
+        "The fastest settings for 2 of 3 datasets and batch sizes"
+    )
     cards = re.findall(r'<div class="card">\s*<p class="label">(.*?)</p>', text)
     assert [html.unescape(card) for card in cards] == [
-        "dataset=photos batch_size=64",
-        f"dataset={EVIL} batch_size=128",
+        "dataset=photos, batch_size=64",
+        f"dataset={EVIL}, batch_size=128",
     ]
     settings = [page.setting(one) for one in found.configurations]
     assert settings == ["num_workers=2", "num_workers=2", ""]
@@ -183,6 +182,28 @@ def test_the_page_of_a_grid_begins_with_the_fastest_configuration_of_each_datase
     assert re.search(
         "Nothing could be measured(?s:.)*it broke", page.report(nothing, ())
     )
+
+
+def test_points_that_are_as_fast_are_told_together_and_batch_sizes_apart() -> None:
+    found = summary_of_grid(
+        *(
+            search_result(
+                steady(2, epoch_s, settings=loader_settings(2, pin_memory=pinned)),
+                columns={"batch_size": size, "pin_memory": pinned},
+                configuration=configuration(
+                    {"batch_size": size, "pin_memory": pinned},
+                    loader=loader_settings(pin_memory=pinned),
+                ),
+            )
+            for size, epoch_s in ((64, 2.0), (128, 1.0))
+            for pinned in (True, False)
+        )
+    )
+    assert page.heading(found) == "The fastest settings for each batch size"
+    first, second = page.cards(found)
+    assert first.label.endswith("batch_size=64, pin_memory true or false")
+    assert second.label.endswith("batch_size=128, pin_memory true or false")
+    assert not first.configuration.configuration.loader.pin_memory
 
 
 def test_of_many_datasets_the_first_ones_have_a_card() -> None:
@@ -224,34 +245,6 @@ def test_the_page_loads_nothing_and_its_references_exist() -> None:
     references = re.findall(r'<[^>]* (?:href="#|aria-labelledby="|for=")([^"]*)"', text)
     assert references
     assert {*references} <= {*ids}
-
-
-def sure(record: SearchRecord) -> str:
-    (configuration,) = summary_of_run(record).configurations
-    return page.certainty(configuration)
-
-
-@pytest.mark.parametrize(
-    ("trials", "expected"),
-    [
-        ([steady(0, 4.0), steady(2, 2.0), steady(4, 2.5)], "Sure: the closest alternative, num_workers=4, takes 25 %"),
-        ([steady(0, 4.0, 0.3), steady(2, 3.5, 0.3)],
-         "Probably (the interval of the ratio includes 1): the closest alternative, num"),
-        # faster per batch
-        ([trial(2, 2.0), trial(4, 2.1, measurement=measurement(2.1, batch_s=estimate(0.004)))],
-         "Probably (the interval of the ratio includes 1): the closest alternative, num_workers=4, takes 5.0 %"),
-        ([steady(0, 4.0, None), steady(2, 2.0, None)], "Probably (without an interval: too few windows): the"),
-        ([steady(2, 2.02), steady(4, 2.0)], "num_workers=4 takes 1.0 % less time, which is not worth the"),
-        ([steady(2, 2.0), steady(2, 1.99, settings=loader_settings(2, prefetch_factor=8)), steady(4, 3.0)],
-         "num_workers=2 prefetch_factor=8 takes 0.5 % less time, which is not worth the change."),
-        ([steady(2, 2.0)], "No comparison: no other num_workers was measured."),
-    ],
-)  # fmt: skip
-def test_the_confidence_follows_the_interval_of_the_ratio(
-    trials: list[Trial], expected: str
-) -> None:
-    assert sure(search_result(*trials)).startswith(expected)
-    assert not sure(search_result(*trials, stop_reason=""))
 
 
 def test_the_page_begins_with_the_lines_of_the_answer_and_the_load() -> None:
