@@ -65,7 +65,7 @@ class View:
         searches = f"{plan.configurations} search{'es' * (plan.configurations > 1)}"
         lengths = "of whole epochs"
         if plan.at_most_s:
-            lengths = f"at most about {units.duration(plan.at_most_s)}"
+            lengths = f"at most about {units.limit(plan.at_most_s)}"
         self._print(f"{searches}, {lengths}")
         if plan.note:
             self.note(plan.note)
