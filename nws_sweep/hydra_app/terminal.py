@@ -205,7 +205,7 @@ def _answer(summary: Summary, *, is_quiet: bool) -> Iterator[str | Table]:
         return
     yield from snippets.lines_of(summary)
     measured = snippets.measured_table(summary.configurations[0])
-    if measured:
+    if measured and not verbosity.is_verbose():  # whose details have a longer table
         yield _table(measured, 0)
 
 
