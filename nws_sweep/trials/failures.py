@@ -12,17 +12,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from nws_sweep.errors import TrialError, one_line
 from nws_sweep.system import fork_server
 
 _EXITED_WITHIN_S, _POLL_S = 1.0, 0.005
-# of code that is not the user's
-_FOLDERS = (
-    *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
-    str(Path(torch.__file__).parent),
-    str(Path(__file__).parents[1]),
+# in the path of code that is not the user's
+_FOREIGN = (
+    "/site-packages/",
+    "/dist-packages/",
+    f"{sysconfig.get_path('stdlib')}/",
+    f"{Path(__file__).parents[1]}/",
+    "<",  # made from text
 )
 _FRAME = re.compile(r'^  File "(.*)", line (\d+), in (.*)$', re.MULTILINE)
 
@@ -53,7 +53,9 @@ def _frames(error: BaseException) -> list[Frame]:
 
 def _where(frames: Iterable[Frame]) -> str:
     """Names the innermost frame of the user's code; empty if there is none."""
-    of_user = [frame for frame in frames if not frame[0].startswith((*_FOLDERS, "<"))]
+    of_user = [
+        frame for frame in frames if not any(part in frame[0] for part in _FOREIGN)
+    ]
     if not of_user:
         return ""
     file, line, name = of_user[-1]
