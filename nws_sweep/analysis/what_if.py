@@ -219,8 +219,8 @@ class WhatIf:
     def sizing(
         self, settings: QueueSettings, numbers: Iterable[int]
     ) -> dict[int, tuple[float, int]]:
-        """Predicts seconds per batch and num_workers on 1, 2, 4, ... CPUs, until the
-        training step hardly waits.
+        """Predicts seconds per batch and the recommended num_workers on 1, 2, 4, ...
+        CPUs, until the training step hardly waits.
 
         That is, after the start, for at most ``tolerance`` of its time; if no number of
         CPUs is enough for that, until more of them gain at most as much. Empty without
@@ -231,25 +231,23 @@ class WhatIf:
             self.model.step_s is None and self.model.loop.step_cpu_s > _MOSTLY * step_s
         ):
             return {}
+
         variants = [replace(settings, num_workers=number) for number in numbers]
 
-        def pace(cpus: float, limit_s: float) -> tuple[float, int]:
-            """Predicts the pace of the fewest workers within the limit, or of the
-            fastest."""
-            paces = [
-                (self._endless.cost_s(replace(queue, cpus=cpus)), queue.num_workers)
-                for queue in variants
-            ]
-            return next((pace for pace in paces if pace[0] <= limit_s), min(paces))
+        def pace(cpus: float) -> tuple[float, int]:
+            """Predicts the pace of the setting that is recommended on these CPUs."""
+            row = self.recommended(
+                [self.predict(replace(queue, cpus=cpus)) for queue in variants]
+            )
+            return row.batch_s.value, row.settings.num_workers
 
-        least_s, _ = pace(_UNLIMITED, step_s)
-        enough_s = step_s * (1 + self.tolerance)
-        limit_s = enough_s if least_s <= enough_s else least_s * (1 + self.tolerance)
+        least_s, _ = pace(_UNLIMITED)
+        limit_s = max(step_s, least_s) * (1 + self.tolerance)
         cpus = 1
-        paces = {cpus: pace(cpus, limit_s)}
+        paces = {cpus: pace(cpus)}
         while min(paces.values())[0] > limit_s:
             cpus *= 2
-            paces[cpus] = pace(cpus, limit_s)
+            paces[cpus] = pace(cpus)
         return paces
 
     def _measured(self, settings: QueueSettings) -> Measurement | None:

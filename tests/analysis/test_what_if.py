@@ -128,6 +128,18 @@ def test_cpus_are_doubled_until_the_training_step_no_longer_waits() -> None:
     ] == pytest.approx((0.04, 2), rel=0.02)
 
 
+def test_the_workers_on_some_cpus_are_those_that_a_prediction_for_them_recommends() -> (
+    None
+):
+    known, settings = of(COMPUTES).asked(training_step=0.005)
+    cpus, pace = [*known.sizing(settings, NUMBERS).items()][-1]
+    _, on_cpus = known.asked(cpus=cpus)
+    row = known.recommended(
+        [known.predict(replace(on_cpus, num_workers=number)) for number in NUMBERS]
+    )
+    assert pace == (row.batch_s.value, row.settings.num_workers)
+
+
 def test_a_recorded_training_step_counts_unless_it_computes_or_takes_no_time() -> None:
     waiting, computing = (
         of(WAITS, step_s=0.02, step_cpu_s=cpu_s) for cpu_s in (0.001, 0.02)
