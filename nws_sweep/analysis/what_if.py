@@ -58,6 +58,15 @@ class Predicted:
         """Seconds of an epoch, or of a batch if its length is unknown."""
         return self.epoch_s or self.batch_s
 
+    @property
+    def measured_s(self) -> float | None:
+        """Measured seconds of what ``cost_s`` predicts; None if not measured."""
+        if self.measured is None:
+            return None
+        if self.epoch_s:
+            return self.measured.epoch_s
+        return self.measured.batch_s.value if self.measured.batch_s else None
+
     def __str__(self) -> str:
         epoch = f", an epoch {units.interval(self.epoch_s)}" if self.epoch_s else ""
         what = f"num_workers={self.settings.num_workers} on {units.counted(self.settings.cpus, 'CPU')}"
@@ -134,11 +143,22 @@ class WhatIf:
         )
 
     def recommended(self, rows: Iterable[Predicted]) -> Predicted:
-        """Selects the prediction that ``model.choice`` chooses; of equal ones that with
-        batches in order."""
+        """Selects the answer of the search if it is among the rows, unless others
+        promise to be better, as a search does; else what ``model.choice`` chooses by
+        measured or predicted times. Of equal ones that with batches in order."""
         in_order_first = sorted(rows, key=lambda row: not row.settings.in_order)
-        costs_s = {row.settings: row.cost_s.value for row in in_order_first}
-        chosen = choice.choose(costs_s, self.tolerance)
+        predicted_s, measured_s = {}, {}
+        for row in in_order_first:
+            predicted_s[row.settings] = row.cost_s.value
+            if row.measured_s is not None:
+                measured_s[row.settings] = row.measured_s
+        chosen = None
+        if self.best in measured_s:
+            chosen = (
+                choice.promising(measured_s, predicted_s, self.tolerance) or self.best
+            )
+        if chosen is None:
+            chosen = choice.choose(predicted_s | measured_s, self.tolerance)
         return next(row for row in in_order_first if row.settings == chosen)
 
     def feeding(self) -> dict[float, int | None]:

@@ -10,7 +10,9 @@ from nws_sweep.errors import ConfigurationError
 from nws_sweep.records import NO_STEP, BatchCost, LoopCosts, MeasureRules, Trial
 from tests.factories import (
     configuration,
+    estimate,
     loader_settings,
+    measurement,
     recorded_trial,
     search_result,
     search_rules,
@@ -113,6 +115,20 @@ def test_the_fewest_workers_and_batches_ahead_within_the_tolerance_are_recommend
         [known.predict(known.asked(**one)[1]) for one in asked]
     ).settings
     assert (best.num_workers, best.prefetch_factor, best.in_order) == (8, 2, True)
+
+
+def test_the_answer_of_the_search_stays_unless_others_promise_more_than_was_measured() -> (
+    None
+):
+    """Predicted are 13 s with 4 workers, and 6.5 s with 8."""
+    for measured_s, answer in ((6.0, 4), (13.0, 8)):
+        best = recorded_trial(4, COMPUTES)
+        found_s = measurement(measured_s, batch_s=estimate(0.01))
+        known = found(replace(best, measurement=found_s))
+        rows = [
+            known.predict(replace(known.best, num_workers=number)) for number in (4, 8)
+        ]
+        assert known.recommended(rows).settings.num_workers == answer
 
 
 def test_cpus_are_doubled_until_the_training_step_no_longer_waits() -> None:
