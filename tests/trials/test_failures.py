@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from torch.utils.data import DataLoader
 
 from nws_sweep.trials import failures
@@ -9,9 +10,9 @@ from tests.user_datasets import Plain
 
 
 class Fails(Plain):
-    def __getitem__(self, index: int) -> int:
+    def __getitem__(self, index: int) -> torch.Tensor:
         json.loads("{")  # the innermost frames are of the standard library
-        return index
+        return super().__getitem__(index)
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
