@@ -51,7 +51,7 @@ def test_predicted_and_measured_times_stand_side_by_side(
         "why    8 CPUs, no training step, prefetch_factor=2, in_order=true; from 20 batches with num_workers=4\n"
         "\n"
         "| num_workers | batch, measured   | batch, predicted | epoch, measured | epoch, predicted | samples/s, predicted |\n"  # noqa: E501
-        "|-------------|-------------------|------------------|-----------------|------------------|----------------------|\n"  # noqa: E501
+        "|-------------|-------------------|------------------|-----------------|------------------|----------------------|\n"
         "| 2           | -                 | 40 ms ±14 %      | -               | 5.1 s ±14 %      | 1600                 |\n"  # noqa: E501
         "| 4           | about 16 to 32 ms | 20.0 ms ±7.4 %   | 2.70 s          | 2.56 s ±7.4 %    | 3200                 |\n"  # noqa: E501
     )
