@@ -6,11 +6,12 @@ import shutil
 import statistics
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import support
 from benchmarks.results import Results, Table
+from nws_sweep import units
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, summarise
 from nws_sweep.records import storage
 from nws_sweep.report import snippets
@@ -92,22 +93,30 @@ def _row(runs: Sequence[ConfigurationSummary]) -> list[str]:
     return [
         name,
         _ABOUT[name],
-        _spread(best, str),
+        numbers_of(best),
         str(count),
-        _spread(gains, "{:.2f}x".format),
+        speed_up(gains),
         judged,
     ]
 
 
-def _spread(values: Sequence[float], text: Callable[[float], str]) -> str:
-    """Median, and lowest and highest value if they look different; empty without
+def numbers_of(best: Sequence[int]) -> str:
+    """Median, and lowest and highest number if they differ."""
+    median, low, high = statistics.median_low(best), min(best), max(best)
+    return str(median) if low == high else f"{median} ({low} to {high})"
+
+
+def speed_up(gains: Sequence[float]) -> str:
+    """Median, and lowest and highest value, with the digits of tables; empty without
     values."""
-    if not values:
+    if not gains:
         return ""
-    median, low, high = (
-        text(measure(values)) for measure in (statistics.median_low, min, max)
+    number, between = units.quotient(
+        statistics.median_low(gains), min(gains), max(gains)
     )
-    return median if low == high else f"{median} ({low} to {high})"
+    if not number:
+        return between
+    return "the same" if float(number) == 1.0 else f"{number}x ({between})"
 
 
 def verdict(best: int, count: int) -> str:

@@ -51,6 +51,14 @@ def moment(time: str) -> str:
     return f"{datetime.fromisoformat(time).astimezone():%Y-%m-%d %H:%M}"
 
 
+def limit(value: float) -> str:
+    """A limit as its number says: seconds, or whole minutes from two on."""
+    minutes = value / 60
+    if minutes >= 2 and minutes.is_integer():
+        return f"{minutes:.0f} minutes"
+    return f"{value:g} s"
+
+
 def interval(estimate: Estimate | None) -> str:
     """An estimate in seconds with half the width of its interval, if any, in percent; a
     wide interval by its ends, such as ``about 0.1 to 0.25 s``."""

@@ -597,11 +597,12 @@ def test_tune_without_time_returns_the_loader_as_it_was_with_a_line() -> None:
         )
         assert (type(tuned), tuned.num_workers) == (DataLoader, 1)
         assert lines[-1] == (
-            "nothing was measured: time_limit_s=0.001 was spent: the DataLoader is not changed"
+            "nothing was measured: time_limit_s=0.001 was spent; set a larger time_limit_s: "
+            "the DataLoader is not changed"
         )
     with pytest.raises(
         NwsSweepError,
-        match=r"^nothing was measured: time_limit_s=0.001 was spent$",
+        match=r"^nothing was measured: time_limit_s=0.001 was spent; set a larger ",
     ):
         nws_sweep.search(slow(), time_limit_s=1e-3, reuse="never", progress=False)
 

@@ -285,6 +285,13 @@ def test_beside_an_accelerator_the_share_of_waiting_is_unknown(
     assert re.search(r"; an epoch took [\d.]+ (ms|s) with num_workers=0$", why)
 
 
+def test_an_error_has_a_single_frame_in_this_package() -> None:
+    with pytest.raises(ConfigurationError) as failed:
+        nws_sweep.search(DATASET, max_workers=-1)
+    files = [Path(str(entry.path)).name for entry in failed.traceback]
+    assert files == ["test_calls.py", "python_notation.py"]
+
+
 def test_messages_name_settings_as_python_does() -> None:
     (example,) = doctest.DocTestFinder(recurse=False).find(python_notation.in_python)
     assert doctest.DocTestRunner().run(example).failed == 0

@@ -40,6 +40,9 @@ SHOWN: Mapping[Callable[..., str], Sequence[tuple[Any, ...]]] = {
     units.duration: [
         (3.0, "10 s"), (62.0, "60 s"), (89.0, "90 s"), (90.0, "2 minutes"), (248.0, "4 minutes"),
     ],
+    units.limit: [
+        (0.5, "0.5 s"), (4.0, "4 s"), (12.0, "12 s"), (90.0, "90 s"), (300.0, "5 minutes"), (301.0, "301 s"),
+    ],
     units.rate: [
         (None, "-"), (Estimate(value=512.4, low=None, high=None, n=2), "512"),
         (Estimate(value=512.4, low=400.0, high=640.0, n=2), "510"),

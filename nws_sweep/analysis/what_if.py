@@ -58,6 +58,15 @@ class Predicted:
         """Seconds of an epoch, or of a batch if its length is unknown."""
         return self.epoch_s or self.batch_s
 
+    @property
+    def measured_s(self) -> float | None:
+        """Measured seconds of what ``cost_s`` predicts; None if not measured."""
+        if self.measured is None:
+            return None
+        if self.epoch_s:
+            return self.measured.epoch_s
+        return self.measured.batch_s.value if self.measured.batch_s else None
+
     def __str__(self) -> str:
         epoch = f", an epoch {units.interval(self.epoch_s)}" if self.epoch_s else ""
         what = f"num_workers={self.settings.num_workers} on {units.counted(self.settings.cpus, 'CPU')}"
@@ -134,11 +143,22 @@ class WhatIf:
         )
 
     def recommended(self, rows: Iterable[Predicted]) -> Predicted:
-        """Selects the prediction that ``model.choice`` chooses; of equal ones that with
-        batches in order."""
+        """Selects the answer of the search if it is among the rows, unless others
+        promise to be better, as a search does; else what ``model.choice`` chooses by
+        measured or predicted times. Of equal ones that with batches in order."""
         in_order_first = sorted(rows, key=lambda row: not row.settings.in_order)
-        costs_s = {row.settings: row.cost_s.value for row in in_order_first}
-        chosen = choice.choose(costs_s, self.tolerance)
+        predicted_s, measured_s = {}, {}
+        for row in in_order_first:
+            predicted_s[row.settings] = row.cost_s.value
+            if row.measured_s is not None:
+                measured_s[row.settings] = row.measured_s
+        chosen = None
+        if self.best in measured_s:
+            chosen = (
+                choice.promising(measured_s, predicted_s, self.tolerance) or self.best
+            )
+        if chosen is None:
+            chosen = choice.choose(predicted_s | measured_s, self.tolerance)
         return next(row for row in in_order_first if row.settings == chosen)
 
     def feeding(self) -> dict[float, int | None]:
@@ -219,8 +239,8 @@ class WhatIf:
     def sizing(
         self, settings: QueueSettings, numbers: Iterable[int]
     ) -> dict[int, tuple[float, int]]:
-        """Predicts seconds per batch and num_workers on 1, 2, 4, ... CPUs, until the
-        training step hardly waits.
+        """Predicts seconds per batch and the recommended num_workers on 1, 2, 4, ...
+        CPUs, until the training step hardly waits.
 
         That is, after the start, for at most ``tolerance`` of its time; if no number of
         CPUs is enough for that, until more of them gain at most as much. Empty without
@@ -231,26 +251,23 @@ class WhatIf:
             self.model.step_s is None and self.model.loop.step_cpu_s > _MOSTLY * step_s
         ):
             return {}
+
         variants = [replace(settings, num_workers=number) for number in numbers]
 
-        def pace(cpus: float, limit_s: float) -> tuple[float, int]:
-            """Predicts the pace of the fewest workers within the limit, or of the
-            fastest."""
-            paces = []
-            for queue in variants:
-                batch_s = self._endless.cost_s(replace(queue, cpus=cpus))
-                paces.append((batch_s, queue.num_workers))
-            within = [pace for pace in paces if pace[0] <= limit_s]
-            return within[0] if within else min(paces)
+        def pace(cpus: float) -> tuple[float, int]:
+            """Predicts the pace of the setting that is recommended on these CPUs."""
+            row = self.recommended(
+                [self.predict(replace(queue, cpus=cpus)) for queue in variants]
+            )
+            return row.batch_s.value, row.settings.num_workers
 
-        least_s, _ = pace(_UNLIMITED, step_s)
-        enough_s = step_s * (1 + self.tolerance)
-        limit_s = enough_s if least_s <= enough_s else least_s * (1 + self.tolerance)
+        least_s, _ = pace(_UNLIMITED)
+        limit_s = max(step_s, least_s) * (1 + self.tolerance)
         cpus = 1
-        paces = {cpus: pace(cpus, limit_s)}
+        paces = {cpus: pace(cpus)}
         while min(paces.values())[0] > limit_s:
             cpus *= 2
-            paces[cpus] = pace(cpus, limit_s)
+            paces[cpus] = pace(cpus)
         return paces
 
     def _measured(self, settings: QueueSettings) -> Measurement | None:

@@ -142,7 +142,7 @@ def announcement(loader_input: LoaderInput, start: SearchRecord) -> str:
         name += f" (only the DataLoader in a {loader_input.wrapper})"
     at_most_s, limit = limit_s(configuration), "without a time limit"
     if at_most_s < math.inf:
-        limit = f"at most {units.duration(at_most_s)}"
+        limit = f"at most {units.limit(at_most_s)}"
     line = f"measuring {name}{configuration.rank_suffix}: {limit}"
     if start.measured_numbers:
         measured = ", ".join(map(str, start.measured_numbers))

@@ -11,7 +11,7 @@ from nws_sweep.dataloading.inputs import LoaderInput, loader_input_of
 from nws_sweep.errors import NwsSweepWarning, printable
 from nws_sweep.model.epoch_length import LONGER
 from nws_sweep.records import MeasureRules, Status, TrialState
-from nws_sweep.report.progress import Progress, announcer
+from nws_sweep.report.progress import Progress, noter
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.system import platforms
 from nws_sweep.trials import rank0
@@ -124,7 +124,7 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         loader_input = loader_input_of(dataset, keywords)
         if timeout and time_limit_s is None and config is None:
             line = f"timeout={timeout} is DataLoader's, for a batch; time_limit_s limits the search"
-            announcer(progress)(line)
+            noter(progress)(line)
         return loader_input
 
     return search_for_all_ranks(make_loader_input, request)

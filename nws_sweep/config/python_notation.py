@@ -3,6 +3,7 @@ have Python's notation."""
 
 import functools
 import inspect
+import logging
 import re
 from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeVar
@@ -10,6 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 from nws_sweep.config.suggestions import did_you_mean
 from nws_sweep.errors import NwsSweepError
 
+logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 R = TypeVar("R")
 _WORDS = {"true": "True", "false": "False", "null": "None"}
@@ -52,7 +54,8 @@ def explained(function: Callable[P, R]) -> Callable[P, R]:
     """Raises TypeError with the argument that was probably meant if there is none of
     this name.
 
-    Our own errors name settings in the notation of Python.
+    Our own errors name settings in the notation of Python, and have no frames in this
+    package but this one; the others are logged at DEBUG.
     """
     parameters = inspect.signature(function).parameters.values()
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
@@ -65,7 +68,9 @@ def explained(function: Callable[P, R]) -> Callable[P, R]:
             return function(*arguments, **keywords)
         except NwsSweepError as error:
             error.args = (in_python(str(error)),)
-            raise
+            logger.debug("%s failed", function.__name__, exc_info=True)
+            # the frames in this package say nothing about the program
+            raise error.with_traceback(None) from error.__cause__
 
     return checked
 

@@ -180,7 +180,7 @@ def _plan(
 
 
 def _search_s(point: Configuration) -> float:
-    search_s = limit_s(point) + _TRIAL_OVERHEAD_S
+    search_s = limit_s(point)
     if point.measure.mode == "epoch":
         return search_s
     trial_s = point.measure.trial_limit_s + _TRIAL_OVERHEAD_S

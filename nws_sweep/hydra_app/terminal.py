@@ -73,7 +73,7 @@ class View:
         searches = f"{plan.configurations} search{'es' * (plan.configurations > 1)}"
         lengths = "of whole epochs"
         if plan.at_most_s:
-            lengths = f"at most about {units.duration(plan.at_most_s)}"
+            lengths = f"at most about {units.limit(plan.at_most_s)}"
         self._print(f"{searches}, {lengths}")
         if plan.note:
             self.note(plan.note)
@@ -219,7 +219,7 @@ def _answer(summary: Summary, width: int, *, is_quiet: bool) -> Iterator[str | T
         return
     yield from snippets.lines_of(summary)
     measured = snippets.measured_table(summary.configurations[0])
-    if measured:
+    if measured and not verbosity.is_verbose():  # whose details have a longer table
         yield ""
         yield _table(measured, 0, width)
         yield ""

@@ -186,11 +186,10 @@ def _hook(command: str, options: argparse.Namespace) -> ProgramHook:
     name = program.rpartition(".")[2] if options.module else Path(program).stem
     # the program may change the working folder
     output = storage.output_folder().absolute()
-    keep = partial(_keep, output=output, name=name, explains=command == "explain")
-    # the report that follows has the answer
-    progress = False if verbosity.is_quiet() else None
+    explains = command == "explain"
+    keep = partial(_keep, output=output, name=name, explains=explains)
     return SearchHook(
-        replace(reporting, keep=keep, progress=progress),
+        replace(reporting, keep=keep, is_printed=not explains),
         options.loader,
         reuse="never",
         **keywords,

@@ -32,9 +32,9 @@ class Reporting:
         warn: Called with a line about a failure.
         progress: As for ``nws_sweep.search``.
         option: The option that selects another DataLoader, without its number.
-        keep: Called with what was found, which was printed already; its errors are
-            those of the search, and what it returns is the exit status of a program
-            that is searched.
+        keep: Called with what was found; its errors are those of the search, and what
+            it returns is the exit status of a program that is searched.
+        is_printed: Whether ``keep`` prints the answer.
     """
 
     announce: Print
@@ -42,6 +42,7 @@ class Reporting:
     progress: Progress
     option: str
     keep: Callable[[SearchRecord], int | None] = lambda record: None
+    is_printed: bool = False
 
 
 class SearchEnded(SystemExit):

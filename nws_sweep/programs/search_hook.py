@@ -1,14 +1,21 @@
 """The hook that searches one DataLoader of a program, and ends the program."""
 
+import contextlib
 import os
 import signal
 import threading
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from nws_sweep.config.schema import RANGES, require
-from nws_sweep.errors import INTERRUPTED, UnpicklableError, one_line
+from nws_sweep.errors import (
+    INTERRUPTED,
+    NwsSweepWarning,
+    UnpicklableError,
+    one_line,
+)
 from nws_sweep.programs.program_hook import (
     ProgramHook,
     Reporting,
@@ -17,6 +24,8 @@ from nws_sweep.programs.program_hook import (
     name_of,
 )
 from nws_sweep.programs.reports import RANKS, is_first_rank
+from nws_sweep.records import Status
+from nws_sweep.report.progress import report_to_follow
 from nws_sweep.system import platforms, streams, torch_internals
 from nws_sweep.trials import forking, rank0, trial_process
 
@@ -27,6 +36,7 @@ _INSTEAD_OF_A_PICKLE = (
     "in the program, open files and connections in __getitem__ at first use, not in __init__; or use autotune, which "
     "copies nothing"
 )
+_UNDECIDED = f"nws_sweep: {Status.UNDECIDED.value} "  # begins a warning
 
 
 class _EndingIterator:
@@ -175,9 +185,15 @@ class SearchHook(ProgramHook):
         from nws_sweep.dataloading import loaders, pickling
 
         def search(measured: Any) -> "SearchResult":
-            return api.search(
-                measured, progress=self._reporting.progress, **self._options
-            )
+            with contextlib.ExitStack() as stack:
+                if self._reporting.is_printed:
+                    stack.enter_context(report_to_follow())
+                # the answer says it, too
+                stack.enter_context(warnings.catch_warnings())
+                warnings.filterwarnings("ignore", _UNDECIDED, NwsSweepWarning)
+                return api.search(
+                    measured, progress=self._reporting.progress, **self._options
+                )
 
         try:
             return search(loader)

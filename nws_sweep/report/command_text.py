@@ -110,16 +110,27 @@ def _predicted(recorded: WhatIf, best: Predicted, varied: Sequence[str]) -> str:
     names = ("num_workers", *varied)
     settings = [f"{name}={shown(getattr(best.settings, name))}" for name in names]
     unit = "an epoch" if best.epoch_s else "a batch"
-    line = (
-        f"{' '.join(settings)}   {unit} takes {units.interval(best.cost_s)} (predicted)"
-    )
+    line = f"{' '.join(settings)}   {unit} takes {_time(best)}"
     if best.settings == recorded.best:
         return line
     searched = recorded.best
     cpus = units.counted(searched.cpus, "CPU")
-    gain = recorded.predict(searched).cost_s.value / best.cost_s.value
+    before = recorded.predict(searched)
+    before_s = before.cost_s.value
+    # on other CPUs a prediction is compared with a prediction
+    if before.measured_s is not None and best.settings.cpus == searched.cpus:
+        before_s = before.measured_s
+    gain = before_s / (best.measured_s or best.cost_s.value)
     compared = f"{searched.num_workers} with {cpus}"
     return f"{line}, {Ratio(value=gain, half_width=None).as_fast_as(compared)}"
+
+
+def _time(row: Predicted) -> str:
+    """The measured time, or the predicted one without it."""
+    if row.measured_s is None or row.measured is None:
+        return f"{units.interval(row.cost_s)} (predicted)"
+    uncertainty = units.uncertainty(row.measured.batch_s)
+    return f"{units.seconds(row.measured_s, uncertainty)} (measured)"
 
 
 def _source(recorded: WhatIf, best: QueueSettings, varied: Sequence[str]) -> str:
@@ -139,16 +150,18 @@ def _source(recorded: WhatIf, best: QueueSettings, varied: Sequence[str]) -> str
 
 def _table(rows: Sequence[Predicted], varied: Sequence[str]) -> str:
     names = [*varied, "num_workers"]
-    table = [[*names, "per batch", "measured", "epoch", "measured", "samples/s"]]
+    times = ["batch, measured", "batch, predicted"]
+    times += ["epoch, measured", "epoch, predicted", "samples/s, predicted"]
+    table = [[*names, *times]]
     for row in rows:
         measured = row.measured
         table.append(
             [
                 *(shown(getattr(row.settings, name)) for name in names),
-                units.interval(row.batch_s),
                 units.interval(measured.batch_s if measured else None),
-                units.interval(row.epoch_s),
+                units.interval(row.batch_s),
                 units.seconds(measured.epoch_s if measured else None),
+                units.interval(row.epoch_s),
                 units.number(row.samples_per_s, units.uncertainty(row.batch_s)),
             ]
         )

@@ -1,12 +1,15 @@
 """Progress of a search: a bar on a terminal and in a notebook, else lines on standard
 error or passed to a function."""
 
+import contextlib
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any
 
 from nws_sweep import verbosity
+from nws_sweep.config.python_notation import in_python
 from nws_sweep.errors import printable
 from nws_sweep.records import SearchRecord, Trial
 from nws_sweep.report import snippets
@@ -20,6 +23,17 @@ from nws_sweep.system import streams
 Print = Callable[[str], None]
 Progress = bool | Print | None  # as for ``nws_sweep.search``
 logger = logging.getLogger(__name__)
+_is_report_to_follow = ContextVar("_is_report_to_follow", default=False)
+
+
+@contextlib.contextmanager
+def report_to_follow() -> Iterator[None]:
+    """Announces no answers of searches inside: a report that has them follows."""
+    token = _is_report_to_follow.set(True)
+    try:
+        yield
+    finally:
+        _is_report_to_follow.reset(token)
 
 
 def _discard(*_: Any, **__: Any) -> None:
@@ -28,7 +42,7 @@ def _discard(*_: Any, **__: Any) -> None:
 
 class ProgressReporter:
     """An ``Observer`` that announces the answer, and shows a bar where that is possible,
-    else a line for each candidate.
+    else a line for each candidate. Lines are in the notation of Python.
 
     Args:
         progress: As for ``nws_sweep.search``.
@@ -62,8 +76,10 @@ class ProgressReporter:
             self.print_line(snippets.trial_line(trial, result))
 
     def search_finished(self, result: SearchRecord) -> None:
-        """Announces the answer."""
-        self.answer(snippets.answer_line(result))
+        """Announces the answer, unless a report of it follows."""
+        self.close()
+        if not _is_report_to_follow.get():
+            self.answer(snippets.answer_line(result))
 
     def interrupted(self, result: SearchRecord) -> None:
         """Keeps what was measured, and announces the best so far; the exception reports
@@ -75,10 +91,11 @@ class ProgressReporter:
     def print_line(self, line: str) -> None:
         """Prints a line that is of interest only while the search runs."""
         printer = self._bar.print_line if self._bar else printer_for(self._progress)
-        printer(line)
+        printer(in_python(line))
 
     def note(self, line: str) -> None:
         """Announces what the search waits for or does, unless only answers are wanted."""
+        line = in_python(line)
         if self._bar is not None:
             logger.info(printable(line))
             self._bar.print_line(line)
@@ -88,7 +105,7 @@ class ProgressReporter:
     def answer(self, line: str) -> None:
         """Announces the answer in place of the bar."""
         self.close()
-        announcer(self._progress)(line)
+        announcer(self._progress)(in_python(line))
 
     # its figures are preliminary
     round_finished = staticmethod(_discard)

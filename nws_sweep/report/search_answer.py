@@ -158,6 +158,7 @@ def _without_answer(record: SearchRecord, results: Summary) -> NwsSweepError:
         trial for trial in record.trials if trial.state is not TrialState.INTERRUPTED
     ]
     if record.stop_reason and not finished:
-        reason = record.interrupted.reason if record.interrupted else record.stop_reason
-        return OutOfTime(f"nothing was measured: {reason}")
+        if record.interrupted:
+            return OutOfTime(f"nothing was measured: {record.interrupted.reason}")
+        return OutOfTime(record.error)
     return NwsSweepError(f"nothing could be measured: {results.failures[0]}")

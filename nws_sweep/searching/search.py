@@ -91,5 +91,6 @@ def _concluded(rounds: Rounds, reason: str, *, is_provisional: bool) -> SearchRe
         )
     # the limit came first: the search is repeated if it is asked for again
     if not record.trials:
-        record = replace(record, error=f"nothing was measured: {reason}")
+        error = f"nothing was measured: {reason}; set a larger time_limit_s"
+        record = replace(record, error=error)
     return record

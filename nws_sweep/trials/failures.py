@@ -1,23 +1,83 @@
 """Turns what fails in a trial process into errors for the program, and finds workers
 whose exit explains a failure."""
 
+import ast
 import contextlib
 import re
 import signal
+import sysconfig
 import time
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from nws_sweep.errors import TrialError, one_line
 from nws_sweep.system import fork_server
 
 _EXITED_WITHIN_S, _POLL_S = 1.0, 0.005
+# in the path of code that is not the user's
+_FOREIGN = (
+    "/site-packages/",
+    "/dist-packages/",
+    f"{sysconfig.get_path('stdlib')}/",
+    f"{Path(__file__).parents[1]}/",
+    "<",  # made from text
+)
+_FRAME = re.compile(r'^  File "(.*)", line (\d+), in (.*)$', re.MULTILINE)
+
+Frame = tuple[str, int, str]  # file, line, and name of the function
 
 
 def describe(error: BaseException) -> str:
     """Returns one line: the class and message of the exception, or of the original
-    exception in a worker."""
+    exception in a worker, and the place in the user's code, if any:
+    ``ValueError: bad jpeg 77 in Photos.__getitem__ (photos.py:6)``."""
+    return _what_failed(error) + _where(_frames(error))
+
+
+def _is_of_worker(text: str) -> bool:
+    return text.startswith("Caught ") and "in DataLoader worker process" in text
+
+
+def _frames(error: BaseException) -> list[Frame]:
+    """Lists the frames of the traceback; of a worker, those in the text."""
     text = str(error)
-    if text.startswith("Caught ") and "in DataLoader worker process" in text:
+    if _is_of_worker(text):
+        return [(file, int(line), name) for file, line, name in _FRAME.findall(text)]
+    return [
+        (frame.filename, frame.lineno or 0, frame.name)
+        for frame in traceback.extract_tb(error.__traceback__)
+    ]
+
+
+def _where(frames: Iterable[Frame]) -> str:
+    """Names the innermost frame of the user's code; empty if there is none."""
+    of_user = [
+        frame for frame in frames if not any(part in frame[0] for part in _FOREIGN)
+    ]
+    if not of_user:
+        return ""
+    file, line, name = of_user[-1]
+    return f" in {_class_at(file, line)}{name} ({Path(file).name}:{line})"
+
+
+def _class_at(file: str, line: int) -> str:
+    """Finds the class whose body has the line, as ``Photos.``: the text of a worker
+    lacks it. Empty without one, or if the file cannot be read."""
+    name = ""
+    with contextlib.suppress(OSError, SyntaxError, ValueError):
+        for node in ast.walk(ast.parse(Path(file).read_bytes())):
+            if isinstance(node, ast.ClassDef) and node.lineno <= line <= (
+                node.end_lineno or 0
+            ):
+                name = f"{node.name}."
+    return name
+
+
+def _what_failed(error: BaseException) -> str:
+    text = str(error)
+    if _is_of_worker(text):
         # The class and the message, which may have several lines, follow the frames
         # of the traceback.
         *_, original = re.split(r'^  File ".*\n(?: .*\n)*', text, flags=re.MULTILINE)

@@ -10,7 +10,9 @@ from nws_sweep.errors import ConfigurationError
 from nws_sweep.records import NO_STEP, BatchCost, LoopCosts, MeasureRules, Trial
 from tests.factories import (
     configuration,
+    estimate,
     loader_settings,
+    measurement,
     recorded_trial,
     search_result,
     search_rules,
@@ -115,6 +117,20 @@ def test_the_fewest_workers_and_batches_ahead_within_the_tolerance_are_recommend
     assert (best.num_workers, best.prefetch_factor, best.in_order) == (8, 2, True)
 
 
+def test_the_answer_of_the_search_stays_unless_others_promise_more_than_was_measured() -> (
+    None
+):
+    """Predicted are 13 s with 4 workers, and 6.5 s with 8."""
+    for measured_s, answer in ((6.0, 4), (13.0, 8)):
+        best = recorded_trial(4, COMPUTES)
+        found_s = measurement(measured_s, batch_s=estimate(0.01))
+        known = found(replace(best, measurement=found_s))
+        rows = [
+            known.predict(replace(known.best, num_workers=number)) for number in (4, 8)
+        ]
+        assert known.recommended(rows).settings.num_workers == answer
+
+
 def test_cpus_are_doubled_until_the_training_step_no_longer_waits() -> None:
     known, settings = of(COMPUTES).asked(training_step=0.02)
     paces = known.sizing(settings, NUMBERS)
@@ -126,6 +142,18 @@ def test_cpus_are_doubled_until_the_training_step_no_longer_waits() -> None:
     assert of(WAITS).asked(training_step=0.02)[0].sizing(settings, [1, 2])[
         1
     ] == pytest.approx((0.04, 2), rel=0.02)
+
+
+def test_the_workers_on_some_cpus_are_those_that_a_prediction_for_them_recommends() -> (
+    None
+):
+    known, settings = of(COMPUTES).asked(training_step=0.005)
+    cpus, pace = [*known.sizing(settings, NUMBERS).items()][-1]
+    _, on_cpus = known.asked(cpus=cpus)
+    row = known.recommended(
+        [known.predict(replace(on_cpus, num_workers=number)) for number in NUMBERS]
+    )
+    assert pace == (row.batch_s.value, row.settings.num_workers)
 
 
 def test_a_recorded_training_step_counts_unless_it_computes_or_takes_no_time() -> None:

@@ -209,7 +209,7 @@ def test_a_program_that_ends_without_an_error_of_hydra_ends_its_hook_once(
     job(lambda: None, AutotuneCallback)
     for end in at_exit:
         end()
-    assert [line.partition(" (")[0] for line in caplog.messages] == [
+    assert [line.partition(": ")[0] for line in caplog.messages] == [
         "train ended without iterating over a torch DataLoader in this process"
     ] * 2
 

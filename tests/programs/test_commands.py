@@ -117,6 +117,8 @@ def test_a_search_ends_the_program_with_a_report(
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("['--epochs', '2'] train.py __main__")
     assert printed in done.stdout
+    # the report of ``search`` has the answer
+    assert (" times as fast as " in done.stderr) == (name == "explain")
     assert "nws_sweep: DataLoader(..., num_workers=" in done.stderr
     (folder,) = (project / "outputs" / "runs").iterdir()
     assert folder.name.endswith("_train")

@@ -1,4 +1,5 @@
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,15 @@ from nws_sweep.analysis.summary import ConfigurationSummary, summarise
 from nws_sweep.errors import ConfigurationError, NotARunError
 from nws_sweep.records import BatchCost, storage
 from nws_sweep.report import command_text
-from tests.factories import recorded_trial, search_result, store_grid, store_run, trial
+from tests.factories import (
+    estimate,
+    measurement,
+    recorded_trial,
+    search_result,
+    store_grid,
+    store_run,
+    trial,
+)
 
 COST = BatchCost(cpu_s=0.08, wait_s=0.0)
 DEFAULTS = {
@@ -28,7 +37,8 @@ def options(**changes: Any) -> Namespace:
 @pytest.fixture
 def run(tmp_path: Path) -> ConfigurationSummary:
     """Batches of 80 ms of CPU time, 8 CPUs."""
-    result = search_result(recorded_trial(4, COST))
+    found = measurement(2.7, batch_s=estimate(0.021))
+    result = search_result(replace(recorded_trial(4, COST), measurement=found))
     (only,) = summarise(storage.find(store_run(tmp_path, result))).configurations
     return only
 
@@ -37,13 +47,13 @@ def test_predicted_and_measured_times_stand_side_by_side(
     run: ConfigurationSummary,
 ) -> None:
     assert command_text.predictions(run, options(num_workers="2,4")) == (
-        "num_workers=4   an epoch takes 2.56 s ±7.4 % (predicted)\n"
+        "num_workers=4   an epoch takes 2.7 s (measured)\n"
         "why    8 CPUs, no training step, prefetch_factor=2, in_order=true; from 20 batches with num_workers=4\n"
         "\n"
-        "| num_workers | per batch      | measured          | epoch         | measured | samples/s |\n"
-        "|-------------|----------------|-------------------|---------------|----------|-----------|\n"
-        "| 2           | 40 ms ±14 %    | -                 | 5.1 s ±14 %   | -        | 1600      |\n"
-        "| 4           | 20.0 ms ±7.4 % | about 15 to 30 ms | 2.56 s ±7.4 % | 65.0 s   | 3200      |\n"
+        "| num_workers | batch, measured   | batch, predicted | epoch, measured | epoch, predicted | samples/s, predicted |\n"  # noqa: E501
+        "|-------------|-------------------|------------------|-----------------|------------------|----------------------|\n"
+        "| 2           | -                 | 40 ms ±14 %      | -               | 5.1 s ±14 %      | 1600                 |\n"  # noqa: E501
+        "| 4           | about 16 to 32 ms | 20.0 ms ±7.4 %   | 2.70 s          | 2.56 s ±7.4 %    | 3200                 |\n"  # noqa: E501
     )
 
 

@@ -165,3 +165,18 @@ def test_a_notebook_shows_the_bar_in_its_cell(
     assert not emptied.strip()
     assert "times as fast as 0" in capsys.readouterr().out
     assert NotebookBar(60.0).is_drawn
+
+
+def test_an_answer_is_left_to_the_report_that_follows() -> None:
+    lines: list[str] = []
+    with progress.report_to_follow():
+        search(lines.append)
+    assert [line for line in lines if " times as fast as " in line] == []
+
+
+def test_lines_are_in_the_notation_of_python() -> None:
+    lines: list[str] = []
+    reporter = progress.ProgressReporter(lines.append)
+    for tell in (reporter.print_line, reporter.note, reporter.answer):
+        tell("num_workers=2 persistent_workers=true")
+    assert lines == ["num_workers=2 persistent_workers=True"] * 3

@@ -128,7 +128,7 @@ def test_a_pause_is_neither_in_the_costs_of_batches_nor_a_timeout_of_background_
 @pytest.mark.parametrize(
     ("does", "reason"),
     [
-        ("raise", "ValueError: bad sample"),
+        ("raise", r"ValueError: bad sample in fail \(user_datasets.py:\d+\)"),
         ("kill", "the trial process was killed by SIGKILL"),
     ],
 )
