@@ -139,7 +139,7 @@ class WhatIf:
             batch_s=prediction.batch_s,
             epoch_s=prediction.epoch_s if self.has_length else None,
             samples_per_s=size / prediction.batch_s.value if size else None,
-            measured=self._measured(settings),
+            measured=_measured(self, settings),
         )
 
     def recommended(self, rows: Iterable[Predicted]) -> Predicted:
@@ -270,19 +270,18 @@ class WhatIf:
             paces[cpus] = pace(cpus)
         return paces
 
-    def _measured(self, settings: QueueSettings) -> Measurement | None:
-        """Finds what was measured with these CPUs and this step; without workers other
-        settings have no meaning."""
-        if self.model.step_s is not None or settings.cpus != self.best.cpus:
-            return None
-        for trial in self.result.trials:
-            queue = queue_settings(trial.settings, settings.cpus)
-            is_alike = (
-                queue == settings or queue.num_workers == settings.num_workers == 0
-            )
-            if trial.state is TrialState.OK and is_alike:
-                return trial.measurement
+
+def _measured(recorded: WhatIf, settings: QueueSettings) -> Measurement | None:
+    """Finds what was measured with these CPUs and this step; without workers other
+    settings have no meaning."""
+    if recorded.model.step_s is not None or settings.cpus != recorded.best.cpus:
         return None
+    for trial in recorded.result.trials:
+        queue = queue_settings(trial.settings, settings.cpus)
+        is_alike = queue == settings or queue.num_workers == settings.num_workers == 0
+        if trial.state is TrialState.OK and is_alike:
+            return trial.measurement
+    return None
 
 
 def of(result: SearchRecord, best: Trial | None) -> WhatIf | None:

@@ -160,7 +160,8 @@ class View:
         first line or the table, and failures.
         """
         self.stop()
-        for part in _answer(summary, self._width, is_quiet=self._is_quiet):
+        width = self._progress.console.width
+        for part in _answer(summary, width, is_quiet=self._is_quiet):
             self._say(part)
         for failure in (*summary.failures, *summary.stored.unreadable):
             self._say(f"failed {failure}")
@@ -182,10 +183,6 @@ class View:
         text = _text(line) if isinstance(line, str) else line
         # no wrapping of lines, because users copy paths
         self._progress.console.print(text, soft_wrap=isinstance(line, str))
-
-    @property
-    def _width(self) -> int:
-        return self._progress.console.width
 
 
 class _Console(Console):
