@@ -146,7 +146,8 @@ def announcer(progress: Progress) -> Print:
     is_quiet = _is_quiet(progress)
 
     def announce(line: str) -> None:
-        logger.info(printable(line))
+        for part in line.splitlines():  # a record each, as logs are read
+            logger.info(printable(part))
         print_line(line.partition("\n")[0] if is_quiet else line)
 
     return announce
