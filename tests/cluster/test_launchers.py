@@ -86,7 +86,7 @@ def test_ray_tasks_measure_a_grid_and_the_same_command_repeats_a_lost_one(
     assert f"batch_size={lost}: the launcher failed" in (
         folder / storage.REPORT
     ).read_text("utf-8")
-    assert "\n  num_workers=" in printed  # printed by the tasks
+    assert "measured num_workers=" in printed  # printed by the tasks
     status, printed = program.run(*grid, "batch_size=4,8")
     assert (status, complete(folder)) == (0, {4: True, 8: True}), printed
 
