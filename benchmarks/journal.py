@@ -197,3 +197,12 @@ class Journal:
     def of(self, kind: type[Kind]) -> list[Kind]:
         """The records of one kind."""
         return [record for record in self.records if isinstance(record, kind)]
+
+    def picks(self, workload: str) -> set[tuple[int, int]]:
+        """The distinct num_workers and prefetch_factor that were recommended for a
+        workload."""
+        return {
+            (outcome.pick, outcome.prefetch_factor)
+            for outcome in self.of(Outcome)
+            if outcome.workload == workload and outcome.pick is not None
+        }

@@ -86,7 +86,7 @@ class _NumbersBenchmark:
         if QUIET in self._options.beside:
             outcome = self._search(workload, repeat, QUIET)
             self._passes.measure_settings(second, settings_of(outcome))
-        self._passes.measure(second, self._picks(workload))
+        self._passes.measure(second, self._journal.picks(workload.name))
 
     def _measure_beside(self, workload: Workload, repeat: int, kind: str) -> None:
         with neighbours.beside(kind):
@@ -119,18 +119,6 @@ class _NumbersBenchmark:
         line = f"answer {outcome.label} in {outcome.cost_s:.1f} s {faults}".rstrip()
         print_line(f"repeat {repeat} {workload.name}, {neighbours.KINDS[kind]}: {line}")
         return outcome
-
-    def _picks(self, workload: Workload) -> set[Setting]:
-        outcomes = [
-            outcome
-            for outcome in self._journal.of(Outcome)
-            if outcome.workload == workload.name
-        ]
-        return {
-            (outcome.pick, outcome.prefetch_factor)
-            for outcome in outcomes
-            if outcome.pick is not None
-        }
 
     def write(self, repeats: int) -> None:
         """Writes the results of the first repeats, and prints its summary."""

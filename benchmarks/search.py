@@ -18,7 +18,7 @@ from benchmarks.methods import (
     run_method,
     takes_too_long,
 )  # fmt: skip
-from benchmarks.passes import Passes, Place, Setting
+from benchmarks.passes import Passes, Place
 from benchmarks.scores import Score, scores_of
 from benchmarks.search_results import results_of
 from benchmarks.support import print_line
@@ -126,7 +126,7 @@ class _SearchBenchmark:
             for number in range(1, self._options.passes + 1):
                 self._passes.measure(
                     Place(workload=workload, repeat=repeat, number=number),
-                    self._picks(workload),
+                    self._journal.picks(workload.name),
                 )
 
     def _run_method(self, method: str, workload: Workload, repeat: int) -> None:
@@ -144,18 +144,6 @@ class _SearchBenchmark:
         print_line(
             f"{label} {method}: picks {outcome.pick} in {outcome.cost_s:.1f} s {faults}".rstrip()
         )
-
-    def _picks(self, workload: Workload) -> set[Setting]:
-        outcomes = [
-            outcome
-            for outcome in self._journal.of(Outcome)
-            if outcome.workload == workload.name
-        ]
-        return {
-            (outcome.pick, outcome.prefetch_factor)
-            for outcome in outcomes
-            if outcome.pick is not None
-        }
 
     def write(self) -> None:
         """Writes the results."""

@@ -1,6 +1,7 @@
 """What is known of one DataLoader of a running program: what was observed, and whether
 its settings are decided."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,7 +17,7 @@ from nws_sweep.system import host
 
 
 @dataclass(eq=False)
-class LoaderState:
+class LoaderState(ABC):
     """The state of one loader. Which settings it has next, and when, its subclasses
     say.
 
@@ -177,9 +178,9 @@ class LoaderState:
         if self.leads:
             self.note(f"{self.configuration.columns['dataset']}: {text}")
 
+    @abstractmethod
     def lines(self) -> Sequence[str]:
         """The answer as it is shown, once the settings are decided."""
-        raise NotImplementedError
 
     def hold(self, why: str) -> None:
         """The settings cannot change yet, and what was timed until now does not count;
