@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from torch.utils.data import DataLoader
 
 
+# Workers that persist start and end once in a training of so many epochs, as nws_sweep
+# assumes, too.
+TRAINING_EPOCHS = 10
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """What a bare run loads, and for how long."""
@@ -37,6 +42,7 @@ class Recipe:
     workload: Workload
     num_workers: int = 0
     prefetch_factor: int = PREFETCH_FACTOR
+    persistent: bool = False  # see ``TRAINING_EPOCHS``
     in_order: bool = True
     # least time of the counted epochs together; they are repeated until then
     least_s: float = 0.0
@@ -46,7 +52,9 @@ class Recipe:
 class Epochs(NamedTuple):
     """Times of the epochs of a bare run."""
 
-    epoch_s: float  # mean length, with start and end of the workers
+    # Mean length, with start and end of the workers; of workers that persist, with
+    # their part of it in a training.
+    epoch_s: float
     is_whole: bool  # whether no epoch was stopped and projected
     batch_s: float | None  # steady seconds per batch; None if the epochs are too short
 
@@ -55,16 +63,18 @@ def measure_epoch(recipe: Recipe) -> Epochs:
     """Times epochs after a first batch, which includes one-time work of the process."""
     workload, workers = recipe.workload, recipe.num_workers
     dataset, training_step = made(recipe)
+    training_step(next(iter(open_loader(dataset, replace(recipe, persistent=False)))))
     loader = open_loader(dataset, recipe)
-    training_step(next(iter(loader)))
     epochs: list[Timestamps] = []
     lengths_s: list[float] = []
 
     def until(timestamps: Timestamps) -> bool:
         return may_stop(timestamps, workers, recipe.limit_s, workload.period)
 
+    least_epochs = 2 if recipe.persistent else 1
     while not epochs or (
-        len(epochs[-1]) == workload.batches and sum(lengths_s) < recipe.least_s
+        len(epochs[-1]) == workload.batches
+        and (sum(lengths_s) < recipe.least_s or len(epochs) < least_epochs)
     ):
         began = time.perf_counter()
         timestamps = run_epoch(loader, training_step, until)
@@ -73,11 +83,27 @@ def measure_epoch(recipe: Recipe) -> Epochs:
         lengths_s.append(
             projected_epoch_s(timestamps, workload.batches, workers) + end_s
         )
+    epoch_s = statistics.fmean(lengths_s)
+    if recipe.persistent:
+        began = time.perf_counter()
+        del loader
+        end_s = time.perf_counter() - began
+        epoch_s = _of_a_training(lengths_s, end_s)
     return Epochs(
-        epoch_s=statistics.fmean(lengths_s),
+        epoch_s=epoch_s,
         is_whole=len(epochs[-1]) == workload.batches,
         batch_s=steady_batch_s(epochs, workload.batches, workers, workload.period),
     )
+
+
+def _of_a_training(lengths_s: list[float], end_s: float) -> float:
+    """Mean epoch of a training, s, from the first epoch, with the start of the workers,
+    the later ones, if there are any, and the end of the workers."""
+    first_s, *later_s = lengths_s
+    if not later_s:
+        return first_s
+    later = statistics.fmean(later_s)
+    return later + (first_s - later + end_s) / TRAINING_EPOCHS
 
 
 # workers, batches taken, seconds until the last was taken
@@ -116,6 +142,7 @@ def open_loader(dataset: Any, recipe: Recipe) -> DataLoader[Any]:
     keywords = recipe.workload.loader_keywords()
     if recipe.num_workers:
         keywords["prefetch_factor"] = recipe.prefetch_factor
+        keywords["persistent_workers"] = recipe.persistent
     if not recipe.in_order:
         keywords["in_order"] = False
     return DataLoader(dataset, num_workers=recipe.num_workers, **keywords)

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.catalogue import Workload
-from benchmarks.journal import Outcome, Row, Run
+from benchmarks.journal import Outcome, Row, Run, Setting
 
-# workload, neighbour, repeat, num_workers, prefetch_factor
-_Key = tuple[str, str, int, int, int]
+_Key = tuple[str, str, int, Setting]  # workload, neighbour, repeat
 # a row beats a limit if it is lower by more; the clock of a sleep and of a thread is
 # not exact
 _TOLERATED = 0.03
@@ -80,7 +79,7 @@ def comparisons(
     """A comparison for each row that has a figure."""
     by_key: dict[_Key, list[Run]] = {}
     for run in runs:
-        key = (run.workload, run.beside, run.repeat, run.workers, run.prefetch_factor)
+        key = (run.workload, run.beside, run.repeat, run.setting)
         by_key.setdefault(key, []).append(run)
     by_name = {workload.name: workload for workload in workloads}
     return [
@@ -98,13 +97,7 @@ def _compared(
     workload: Workload,
     cpus: int,
 ) -> Comparison:
-    key = (
-        outcome.workload,
-        outcome.beside,
-        outcome.repeat,
-        row.workers,
-        row.prefetch_factor,
-    )
+    key = (outcome.workload, outcome.beside, outcome.repeat, row.setting)
     runs = by_key.get(key, ())
     return Comparison(
         workload=workload,
@@ -135,13 +128,7 @@ def bare_errors(runs: Iterable[Run]) -> list[float]:
     by_key: dict[_Key, list[float]] = {}
     for run in runs:
         if time_s := run.batch_s or run.epoch_s:
-            key = (
-                run.workload,
-                run.beside,
-                run.repeat,
-                run.workers,
-                run.prefetch_factor,
-            )
+            key = (run.workload, run.beside, run.repeat, run.setting)
             by_key.setdefault(key, []).append(time_s)
     return [
         abs(times_s[1] / times_s[0] - 1)

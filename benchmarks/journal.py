@@ -5,13 +5,30 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from benchmarks.epoch_times import PREFETCH_FACTOR
 
 QUIET = "quiet"  # no neighbour; see ``neighbours``
+
+
+class Setting(NamedTuple):
+    """What is searched: the settings of a DataLoader beside those of its workload."""
+
+    workers: int
+    prefetch_factor: int = PREFETCH_FACTOR
+    persistent: bool = False  # workers start once in a training, not in each epoch
+
+    def __str__(self) -> str:
+        """The number of workers, in brackets what is not DataLoader's default."""
+        others = []
+        if self.prefetch_factor != PREFETCH_FACTOR:
+            others.append(str(self.prefetch_factor))
+        if self.persistent:
+            others.append("persistent")
+        return f"{self.workers} ({', '.join(others)})" if others else str(self.workers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,12 +38,18 @@ class Row:
 
     workers: int
     prefetch_factor: int = PREFETCH_FACTOR
+    persistent: bool = False
     batch_s: float | None = None  # steady seconds per batch
     low_s: float | None = None  # 95 % interval of ``batch_s``
     high_s: float | None = None
     epoch_s: float | None = None
     batches: int = 0  # measured, without those of warm-ups
     fault: str = ""  # why the candidate has no figures
+
+    @property
+    def setting(self) -> Setting:
+        """What was measured."""
+        return Setting(self.workers, self.prefetch_factor, self.persistent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +61,7 @@ class Outcome:
     repeat: int  # from 1
     pick: int | None  # the recommended num_workers; None if the method failed
     prefetch_factor: int = PREFETCH_FACTOR  # recommended
+    persistent: bool = False  # recommended
     most_processes: int = 0  # that the method started and that ran at the same time
     cost_s: float = 0.0  # wall time of the method
     # further values of num_workers that are statistically tied
@@ -51,12 +75,16 @@ class Outcome:
     detail: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def setting(self) -> Setting | None:
+        """What is recommended; None if the method failed."""
+        if self.pick is None:
+            return None
+        return Setting(self.pick, self.prefetch_factor, self.persistent)
+
+    @property
     def label(self) -> str | None:
-        """The recommended num_workers, with the prefetch_factor in brackets if it is
-        not the usual one."""
-        if self.pick is None or self.prefetch_factor == PREFETCH_FACTOR:
-            return None if self.pick is None else str(self.pick)
-        return f"{self.pick} ({self.prefetch_factor})"
+        """``setting`` as text."""
+        return None if self.setting is None else str(self.setting)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +101,13 @@ class Run:
     whole: bool = True  # False if the end of an epoch was projected
     own: bool = True  # False if the number was measured only because a method picked it
     prefetch_factor: int = PREFETCH_FACTOR
+    persistent: bool = False
     beside: str = QUIET  # the neighbour
+
+    @property
+    def setting(self) -> Setting:
+        """What was measured."""
+        return Setting(self.workers, self.prefetch_factor, self.persistent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,11 +232,7 @@ class Journal:
         """The records of one kind."""
         return [record for record in self.records if isinstance(record, kind)]
 
-    def picks(self, workload: str) -> set[tuple[int, int]]:
-        """The distinct num_workers and prefetch_factor that were recommended for a
-        workload."""
-        return {
-            (outcome.pick, outcome.prefetch_factor)
-            for outcome in self.of(Outcome)
-            if outcome.workload == workload and outcome.pick is not None
-        }
+    def picks(self, workload: str) -> set[Setting]:
+        """The distinct settings that were recommended for a workload."""
+        settings = {o.setting for o in self.of(Outcome) if o.workload == workload}
+        return {setting for setting in settings if setting is not None}

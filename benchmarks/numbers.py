@@ -8,9 +8,9 @@ from pathlib import Path
 
 from benchmarks import methods, neighbours, oracle, support
 from benchmarks.catalogue import NUMBERS_WORKLOADS, Workload, chosen
-from benchmarks.journal import QUIET, Journal, Outcome, Run
+from benchmarks.journal import QUIET, Journal, Outcome, Run, Setting
 from benchmarks.numbers_results import Figures, results_of, summary
-from benchmarks.passes import Passes, Place, Setting
+from benchmarks.passes import Passes, Place
 from benchmarks.support import print_line
 from nws_sweep.system import host, host_lock
 
@@ -165,7 +165,7 @@ def _truth(name: str, runs: list[Run]) -> oracle.Truth | None:
 
 def settings_of(outcome: Outcome) -> set[Setting]:
     """The settings of the rows that have figures."""
-    return {(row.workers, row.prefetch_factor) for row in outcome.rows if not row.fault}
+    return {row.setting for row in outcome.rows if not row.fault}
 
 
 def _in_random_order(kinds: tuple[str, ...], seed: str) -> list[str]:

@@ -27,7 +27,7 @@ _SEARCHES = (
     "workload", "beside", "answers", "J above the least", "cost", "rows against bare loops", "beat a limit",
 )  # fmt: skip
 _ROWS = (
-    "workload", "beside", "repeat", "workers", "prefetch_factor", "printed", "interval", "bare", "off by", "possible",
+    "workload", "beside", "repeat", "workers", "printed", "interval", "bare", "off by", "possible",
     "beats the limit",
 )  # fmt: skip
 _MEASURING = """\
@@ -86,7 +86,7 @@ class Figures:
 
     def _regret(self, outcome: Outcome) -> float | None:
         truth = self.truths.get(outcome.workload)
-        return truth.regret(outcome.pick, outcome.prefetch_factor) if truth else None
+        return truth.regret(outcome.setting) if truth else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,8 +353,7 @@ def _row(comparison: Comparison) -> tuple[str, ...]:
         comparison.workload.name,
         comparison.beside,
         str(comparison.repeat),
-        str(row.workers),
-        str(row.prefetch_factor),
+        str(row.setting),
         _milliseconds(printed_s) + (" an epoch" if is_of_epochs else ""),
         f"{_milliseconds(row.low_s)} to {_milliseconds(row.high_s)}"
         if has_interval and not is_of_epochs

@@ -112,6 +112,7 @@ def answer_of(result: Any) -> dict[str, Any]:
     return {
         "pick": result.num_workers,
         "prefetch_factor": prefetch_of(result.settings),
+        "persistent": bool(result.settings and result.settings.persistent_workers),
         "tied": [settings.num_workers for settings in verdict.tied] if verdict else [],
         "tried": [row.workers for row in rows],
         "crashes": [
@@ -132,7 +133,11 @@ def row_of(trial: Any) -> journal.Row:
     """The figures of a candidate, whose trial has the state ``ok``; otherwise the
     reason why it has none."""
     settings, measurement = trial.settings, trial.measurement
-    names = {"workers": settings.num_workers, "prefetch_factor": prefetch_of(settings)}
+    names = {
+        "workers": settings.num_workers,
+        "prefetch_factor": prefetch_of(settings),
+        "persistent": settings.persistent_workers,
+    }
     if trial.state.value != "ok" or measurement is None:
         return journal.Row(**names, fault=f"{trial.state.value}: {trial.reason}")
     batch_s = measurement.batch_s

@@ -78,6 +78,7 @@ def loadtune(recipe: Recipe) -> dict[str, Any]:
     return {
         "pick": best.knobs.num_workers,
         "prefetch_factor": best.knobs.prefetch_factor or PREFETCH_FACTOR,
+        "persistent": best.knobs.persistent_workers,
         "tried": (0, *(trial.knobs.num_workers for trial in result.trials)),
         "detail": {"label": best.knobs.label(), "diagnosis": result.diagnosis},
     }

@@ -102,7 +102,7 @@ def _measured(group: Sequence[Outcome], truth: Truth | None) -> Score:
         method=group[0].method,
         picks=tuple(outcome.label for outcome in group),
         regrets=tuple(
-            truth.regret(o.pick, o.prefetch_factor) if truth else None for o in group
+            truth.regret(outcome.setting) if truth else None for outcome in group
         ),
         costs_s=tuple(outcome.cost_s for outcome in group),
         best_s=truth.best_s if truth else None,
@@ -112,8 +112,7 @@ def _measured(group: Sequence[Outcome], truth: Truth | None) -> Score:
         if truth
         else (),
         slower=tuple(
-            truth.slowness_of(o.pick, o.prefetch_factor) if truth else None
-            for o in group
+            truth.slowness_of(outcome.setting) if truth else None for outcome in group
         ),
         most_processes=max(outcome.most_processes for outcome in group),
         trials=tuple(len(outcome.tried) for outcome in group),

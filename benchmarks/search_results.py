@@ -13,17 +13,19 @@ from benchmarks.targets import advantages, percent, verdicts
 
 _ABOUT = """\
 How much slower than the best is the num_workers that a search method picks, and what does the search cost?
-*plain* is `nws_sweep.search` with default arguments, which searches prefetch_factor after num_workers; where it
-recommends another one than 2, the picks have it in brackets. *adaptive* is the same search with `prefetch_factor=2`,
-which all other methods have. The others are methods of other projects, and rules of thumb, which cost nothing."""
+*plain* is `nws_sweep.search` with default arguments, which searches prefetch_factor and persistent_workers after
+num_workers; the picks have in brackets what it recommends besides. *adaptive* is the same search with
+`prefetch_factor=2`, which most other methods have. The others are methods of other projects, and rules of thumb, which
+cost nothing."""
 
 _MEASURING = """\
 In each repeat every method runs once on every workload, in random order. Then an oracle times long plain loops, each in
 a fresh process and in random order: first its own values of num_workers, then neighbours of the best one (a tenth fewer
-and more, then one fewer and more) until the best no longer changes, and last the values that methods picked. The best
-is one of the oracle's own values. Values that are four times slower than the best after one run, or half again as slow
-after two, are left out of later passes. The oracle's own values have prefetch_factor=2; a pick with another one is
-timed with it.
+and more, then one fewer and more) until the best no longer changes. Where an epoch with the best takes less than five
+seconds, the same with persistent_workers=True, from this number up until more workers cost a tenth more; last come the
+values that methods picked. The best is one of the oracle's own values. Values that are four times slower than the best
+after one run, or half again as slow after two, are left out of later passes. The oracle's own values have
+prefetch_factor=2; a pick with another one is timed with it.
 
 - regret: price of the value that the method picked / lowest price of the oracle's own values - 1. Only values that at
   least half of the oracle's passes measured count. 0 is the best; a negative regret says that the pick was better. The
@@ -39,7 +41,8 @@ timed with it.
 - noise floor: the regret, by one half of the oracle's passes, of the best num_workers by the other half. Smaller
   regrets are not significant. There are few passes, so that 0.0 % does not mean that there is no noise.
 - An epoch is the time of the whole loop, with start and end of the workers, after a first batch that is not counted.
-  Long epochs are stopped and projected: start + steady pace x remaining batches + end."""
+  With persistent_workers=True it is the mean of a training of ten epochs: one with the start, nine as later ones. Long
+  epochs are stopped and projected: start + steady pace x remaining batches + end."""
 
 _SCORES = (
     "workload", "method", "picks", "regret", "slower", "cost (epochs)", "cost (s)", "processes", "trials", "ambiguous",
@@ -234,7 +237,7 @@ def oracle_rows(truths: Mapping[str, Truth]) -> list[tuple[str, ...]]:
     for workload, truth in truths.items():
         floor = "" if truth.noise_floor is None else percent(truth.noise_floor)
         all_s = ", ".join(
-            f"{workers}: {epoch_s:.3g}" for workers, epoch_s in truth.epochs_s.items()
+            f"{setting}: {epoch_s:.3g}" for setting, epoch_s in truth.epochs_s.items()
         )
         remark = "" if truth.whole else "; some projected"
         best = str(truth.best), f"{truth.best_s:.3g}"

@@ -36,14 +36,24 @@ __version__ = "0.4.0"
 
 # Imported at the first use: the API needs torch, which takes seconds to import.
 _MODULES = {
-    "search": "api", "explain": "api", "tune": "api", "sweep": "api",
-    "autotune": "online.autotune", "watch": "online.autotune",
-    "seed_worker": "dataloading.generators", "MeasureRules": "records", "Tuning": "records",
-    "Stage": "model.stages", "Explanation": "report.explanation",
-    "SearchResult": "report.search_result", "SweepResult": "report.sweep_result",
-    "NwsSweepError": "errors", "ConfigurationError": "errors", "DatasetError": "errors",
+    "search": "api",
+    "explain": "api",
+    "tune": "api",
+    "sweep": "api",
+    "autotune": "online.autotune",
+    "watch": "online.autotune",
+    "seed_worker": "dataloading.generators",
+    "MeasureRules": "records",
+    "Tuning": "records",
+    "Stage": "model.stages",
+    "Explanation": "report.explanation",
+    "SearchResult": "report.search_result",
+    "SweepResult": "report.sweep_result",
+    "NwsSweepError": "errors",
+    "ConfigurationError": "errors",
+    "DatasetError": "errors",
     "NwsSweepWarning": "errors",
-}  # fmt: skip
+}
 __all__ = ["__version__", *_MODULES]  # noqa: PLE0604 - they are strings
 
 

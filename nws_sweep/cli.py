@@ -135,8 +135,13 @@ def _parser(
     if folders == ("DIR",):
         meaning += " (default: the newest)"
         parser.add_argument(
-            "dir", metavar="DIR", help=meaning, nargs="?", type=_folder_or_newest, default=""
-        )  # fmt: skip
+            "dir",
+            metavar="DIR",
+            help=meaning,
+            nargs="?",
+            type=_folder_or_newest,
+            default="",
+        )
     else:
         for name in folders:
             parser.add_argument(name.lower(), metavar=name, help=meaning, type=Path)
@@ -175,11 +180,13 @@ def best(arguments: Sequence[str]) -> int:
 
     parser = _parser(best, "DIR", selects=True)
     parser.add_argument(
-        "--format", choices=FORMATS, default="table",
+        "--format",
+        choices=FORMATS,
+        default="table",
         help="table (the default), overrides (of Hydra, ++num_workers=4), kwargs (of DataLoader), lightning (arguments "
         "of LightningCLI, --data.num_workers=4), transformers (keywords of TrainingArguments), yaml, json; table, yaml "
         "and json show all configurations of a grid, the others the fastest, or the one chosen by --where",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--key",
         type=not_empty,
@@ -204,14 +211,18 @@ def compare(arguments: Sequence[str]) -> int:
 
     parser = _parser(compare, "A", "B", selects=True)
     parser.add_argument(
-        "--within", metavar="PERCENT", type=_percent, default=5.0,
+        "--within",
+        metavar="PERCENT",
+        type=_percent,
+        default=5.0,
         help="largest difference of times that counts as the same, in percent above 0 (default: %(default)g)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--fail-if", choices=comparing.ALARMS,
+        "--fail-if",
+        choices=comparing.ALARMS,
         help="exit status 1 if any configuration of B is slower, faster or changed; slower and changed include a "
         "configuration that was measured in A but failed in B; inconclusive is neither",
-    )  # fmt: skip
+    )
     options = parser.parse_args(arguments)
     from nws_sweep.report import command_text
 
@@ -310,9 +321,11 @@ def predict(arguments: Sequence[str]) -> int:
         help="CPUs of the loader (default: those of the run, shared by its ranks)",
     )
     parser.add_argument(
-        "--training-step", metavar="SECONDS", type=float,
+        "--training-step",
+        metavar="SECONDS",
+        type=float,
         help="of a training step, per batch, on an accelerator; 0 for none (default: the training step of the run)",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--num-workers",
         metavar="LIST",
@@ -387,6 +400,11 @@ def version(arguments: Sequence[str]) -> int:
 
 
 COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
-    "report": report, "best": best, "compare": compare, "explain": explain, "predict": predict, "help": help_,
+    "report": report,
+    "best": best,
+    "compare": compare,
+    "explain": explain,
+    "predict": predict,
+    "help": help_,
     "--version": version,
-}  # fmt: skip
+}

@@ -5,6 +5,7 @@ import math
 import re
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +25,7 @@ from benchmarks import (
     support,
 )  # fmt: skip
 from benchmarks.__main__ import main
-from benchmarks.journal import Outcome, Run
+from benchmarks.journal import Outcome, Run, Setting
 from benchmarks.methods import MethodRun
 from benchmarks.oracle import Truth, truth_of
 from benchmarks.peers import Task
@@ -129,51 +130,52 @@ def truth(*passes: Mapping[int, float | None]) -> Truth:
 def test_the_truth_is_the_least_median() -> None:
     steady = {2: 2.0, 8: 5.0}  # most numbers were equally fast in all passes
     found = truth({0: 4.0, 4: 1.0, **steady}, {4: 9.0, **steady}, {4: 3.0, **steady})
-    assert (found.best, found.best_s, found.passes) == (2, 2.0, 3)
-    assert [found.slowness_of(pick) for pick in (2, 4, 0, 3, None)] == [
+    assert (found.best, found.best_s, found.passes) == (Setting(2), 2.0, 3)
+    assert [found.slowness_of(Setting(pick)) for pick in (2, 4, 0, 3)] == [
         0.0,
         0.5,
         1.0,
         None,
-        None,
     ]
+    assert found.slowness_of(None) is None
     prices = [4.0, 2.0 * 1.03 ** math.log2(3)]
-    assert [found.regret(pick) for pick in (0, 2)] == pytest.approx(
+    assert [found.regret(Setting(pick)) for pick in (0, 2)] == pytest.approx(
         [prices[0] / prices[1] - 1, 0.0]
     )
-    assert truth({8: 1.0, 4: 1.0}).best == 4  # the fewest workers of equals
+    assert truth({8: 1.0, 4: 1.0}).best == Setting(4)  # the fewest workers of equals
     # 3 is in one pass only
-    assert truth({2: 2.0, 4: 3.0}, {2: 2.0, 4: 3.0}, {2: 2.0, 3: 1.9, 4: 3.0}).best == 2
-    picked = Run(
-        workload="w",
-        workers=4,
-        repeat=1,
-        number=1,
-        epoch_s=0.5,
-        own=False,
-        prefetch_factor=8,
-    )
-    with_longer_queue = truth_of([*runs_of({4: 1.0, 8: 1.0}), picked])
-    assert with_longer_queue is not None
-    assert [with_longer_queue.slowness_of(4, factor) for factor in (2, 8, 1)] == [
-        0.0,
-        -0.5,
-        None,
-    ]
+    in_one_pass = truth({2: 2.0, 4: 3.0}, {2: 2.0, 4: 3.0}, {2: 2.0, 3: 1.9, 4: 3.0})
+    assert in_one_pass.best == Setting(2)
     found = truth({2: 2.0, 4: 3.0, 8: 3.0}, {2: 4.0, 4: 6.0, 8: 5.0}, {2: 2.0, 4: 3.0})
-    assert found.epochs_s == {2: 2.0, 4: 3.0, 8: 2.75}
+    assert found.epochs_s == {Setting(2): 2.0, Setting(4): 3.0, Setting(8): 2.75}
     assert found.slowness == {1: 1.0, 2: 2.0, 3: 1.0}
+
+
+def test_picks_with_other_settings_are_compared_with_the_best_of_the_oracle() -> None:
+    usual = Run(workload="w", workers=4, repeat=1, number=1, epoch_s=1.0)
+    longer_queue = replace(usual, epoch_s=0.5, own=False, prefetch_factor=8)
+    persistent = replace(usual, epoch_s=0.8, persistent=True)
+    found = truth_of([usual, longer_queue, persistent])
+    assert found is not None
+    assert found.best == Setting(4, persistent=True)
+    assert found.slowness_of(Setting(4)) == pytest.approx(0.25)
+    assert found.slowness_of(Setting(4, 8)) == pytest.approx(-0.375)
+    assert found.slowness_of(Setting(4, 1)) is None
 
 
 # The order of measuring, with simulated methods and machine.
 
-EPOCHS_S = {0: 4.5, 1: 1.9, 2: 1.0, 3: 4.5, 4: 1.2}
+EPOCHS_S = {0: 27.0, 1: 11.4, 2: 6.0, 3: 27.0, 4: 7.2}
 
 
 def done_by(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, arguments: str
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    arguments: str,
+    epochs_s: Mapping[int, float] = EPOCHS_S,
 ) -> tuple[list[str], dict[str, str]]:
-    """The runs of a command line, and the files of its results."""
+    """The runs of a command line, and the files of its results; a start of workers
+    takes 0.2 s."""
     done: list[str] = []
 
     def call(function: object, argument: Any, timeout_s: float = 0.0) -> Any:
@@ -181,10 +183,12 @@ def done_by(
             return 0
         if not argument.least_s:  # a warm-up, with as many workers as CPUs
             return bare.Epochs(0.0, True, None)
-        done.append(f"run {argument.num_workers}")
+        setting = Setting(argument.num_workers, persistent=argument.persistent)
+        done.append(f"run {setting}")
         if argument.num_workers > 8:
             raise RuntimeError("too large")
-        return bare.Epochs(EPOCHS_S.get(argument.num_workers, 9.0), True, None)
+        epoch_s = epochs_s.get(argument.num_workers, 54.0)
+        return bare.Epochs(epoch_s - 0.18 * argument.persistent, True, None)
 
     def play(method_run: MethodRun, machine: object) -> Outcome:
         done.append(f"play {method_run.method} {method_run.repeat}")
@@ -243,7 +247,7 @@ def test_methods_precede_the_oracle_and_gaps_are_filled(
         ["play adaptive 2", "play zero 2"],
         ["run 2", "run 2", "run 4", "run 4"],
     ]
-    scored = "short,adaptive,4 x2,22.6 % (22.6 %),20.0 %,3.00,3.0,"
+    scored = "short,adaptive,4 x2,22.6 % (22.6 %),20.0 %,0.50,3.0,"
     assert f"\n{scored}" in results["scores.csv"]
     readme = results["README.md"]
     assert "by `scripts/benchmark search --only short --candidates 0,1,2,16" in readme
@@ -258,6 +262,23 @@ def test_methods_precede_the_oracle_and_gaps_are_filled(
     )
     assert done == ["play cpus 1", "play cpus 2"]
     assert "\nshort,zero,4 x2," in results["scores.csv"]
+
+
+def test_where_epochs_are_short_the_oracle_has_workers_that_persist(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    done, results = done_by(
+        monkeypatch,
+        tmp_path,
+        "--repeats 1 --passes 1 --methods plain",
+        {0: 4.5, 1: 1.9, 2: 1.0, 3: 1.3, 4: 1.4},
+    )
+    without = ["run 0", "run 1", "run 16", "run 2", "run 3"]
+    assert sorted(done[1:6]) == without
+    assert done[6:8] == ["run 2 (persistent)", "run 16 (persistent)"]
+    assert sorted(done[8:10]) == ["run 1 (persistent)", "run 3 (persistent)"]
+    assert done[10:] == ["run 4"]  # the pick
+    assert "\nshort,2 (persistent),0.82," in results["oracle.csv"]
 
 
 def test_costs_are_compared_with_another_version(

@@ -62,9 +62,13 @@ class LoaderSearch:
         loader_input, options = self._input, self._request.options
         settings = loader_input.settings
         columns = {
-            "dataset": loader_input.name, "batch_size": settings.batch_size, "pin_memory": settings.pin_memory,
-            "prefetch_factor": settings.prefetch_factor, "patience": options.search.patience, **point,
-        }  # fmt: skip
+            "dataset": loader_input.name,
+            "batch_size": settings.batch_size,
+            "pin_memory": settings.pin_memory,
+            "prefetch_factor": settings.prefetch_factor,
+            "patience": options.search.patience,
+            **point,
+        }
         return Configuration(
             columns=columns,
             dataset=pickling.placeholder(loader_input.name, loader_input.fingerprint),

@@ -86,10 +86,21 @@ def tune(  # noqa: PLR0913
         512
     """
     request = Request(
-        patience=patience, strategy=strategy, num_workers=num_workers, max_workers=max_workers, settings=settings,
-        training_step=training_step, tolerance=tolerance, time_limit_s=time_limit_s, measure=measure,
-        check_samples=check_samples, ranks=ranks, reuse=reuse, config=config, progress=progress,
-    )  # fmt: skip
+        patience=patience,
+        strategy=strategy,
+        num_workers=num_workers,
+        max_workers=max_workers,
+        settings=settings,
+        training_step=training_step,
+        tolerance=tolerance,
+        time_limit_s=time_limit_s,
+        measure=measure,
+        check_samples=check_samples,
+        ranks=ranks,
+        reuse=reuse,
+        config=config,
+        progress=progress,
+    )
     is_given = is_module(loader) or loaders.is_loader(loader)
     if not is_given and not callable(loader):
         raise ConfigurationError(

@@ -16,9 +16,21 @@ _NAMES = (*RANGES, "dataset", "measure", "training_step", "paths", "experiment")
 # options of Hydra
 _LETTERS = ("-h", "-c", "-p", "-r", "-m", "-i")
 _FLAGS = (
-    "--help", "--hydra-help", "--version", "--cfg", "--resolve", "--package", "--run", "--multirun",
-    "--shell-completion", "--config-path", "--config-name", "--config-dir", "--experimental-rerun", "--info",
-)  # fmt: skip
+    "--help",
+    "--hydra-help",
+    "--version",
+    "--cfg",
+    "--resolve",
+    "--package",
+    "--run",
+    "--multirun",
+    "--shell-completion",
+    "--config-path",
+    "--config-name",
+    "--config-dir",
+    "--experimental-rerun",
+    "--info",
+)
 
 
 def explain(error: Exception, overrides: Sequence[str] = ()) -> ConfigurationError:

@@ -233,9 +233,12 @@ def configuration(
     settings = _settings(plain, loader or LoaderSettings(batch_size=None))
     # In the order of results.csv.
     columns = {
-        "dataset": dataset_name, "batch_size": settings.batch_size, "pin_memory": settings.pin_memory,
-        "prefetch_factor": settings.prefetch_factor, "patience": plain["patience"],
-    }  # fmt: skip
+        "dataset": dataset_name,
+        "batch_size": settings.batch_size,
+        "pin_memory": settings.pin_memory,
+        "prefetch_factor": settings.prefetch_factor,
+        "patience": plain["patience"],
+    }
     for override in overrides:
         key = override.partition("=")[0].lstrip("+")
         if key not in columns and not f"{key}=".startswith(("~", *_NAMELESS)):

@@ -49,32 +49,87 @@ _FILES = (io.BufferedReader, io.BufferedRandom, io.FileIO, io.TextIOWrapper)
 # Named, since these modules may be missing. Classes of C may name another module than
 # the module that has them.
 _OF_LIBRARIES = (
-    "sqlite3.Connection", "h5py.File", "h5py.Group", "h5py.Dataset", "lmdb.Environment", "lmdb.Transaction",
-    "zipfile.ZipFile", "tarfile.TarFile", "tables.File", "socket.socket", "psycopg2.extensions.connection",
-    "rasterio.io.DatasetReader", "netCDF4.Dataset", "openslide.OpenSlide", "cv2.VideoCapture", "decord.VideoReader",
-    "av.container.input.InputContainer", "pyarrow.NativeFile", "botocore.client.BaseClient",
-)  # fmt: skip
+    "sqlite3.Connection",
+    "h5py.File",
+    "h5py.Group",
+    "h5py.Dataset",
+    "lmdb.Environment",
+    "lmdb.Transaction",
+    "zipfile.ZipFile",
+    "tarfile.TarFile",
+    "tables.File",
+    "socket.socket",
+    "psycopg2.extensions.connection",
+    "rasterio.io.DatasetReader",
+    "netCDF4.Dataset",
+    "openslide.OpenSlide",
+    "cv2.VideoCapture",
+    "decord.VideoReader",
+    "av.container.input.InputContainer",
+    "pyarrow.NativeFile",
+    "botocore.client.BaseClient",
+)
 # Classes whose objects read a mapped file, or read at an offset that they pass to the
 # system, not at a position that forked processes share. Tried with eight workers.
 _SHAREABLE_OF_LIBRARIES = (
-    "pyarrow.MemoryMappedFile", "pyarrow.BufferReader", "pyarrow._parquet.ParquetReader",
-    "pyarrow.lib._RecordBatchFileReader", "safetensors.safe_open", "cv2.Algorithm",
-)  # fmt: skip
+    "pyarrow.MemoryMappedFile",
+    "pyarrow.BufferReader",
+    "pyarrow._parquet.ParquetReader",
+    "pyarrow.lib._RecordBatchFileReader",
+    "safetensors.safe_open",
+    "cv2.Algorithm",
+)
 _OF_PYTHON = (
-    "queue.Queue", "queue.SimpleQueue", "multiprocessing.queues.Queue", "multiprocessing.queues.SimpleQueue",
-    "asyncio.Queue", "multiprocessing.pool.Pool", "concurrent.futures.Executor", "threading.Thread",
-    "multiprocessing.connection.Connection", "asyncio.AbstractEventLoop",
-)  # fmt: skip
+    "queue.Queue",
+    "queue.SimpleQueue",
+    "multiprocessing.queues.Queue",
+    "multiprocessing.queues.SimpleQueue",
+    "asyncio.Queue",
+    "multiprocessing.pool.Pool",
+    "concurrent.futures.Executor",
+    "threading.Thread",
+    "multiprocessing.connection.Connection",
+    "asyncio.AbstractEventLoop",
+)
 # Pickling refuses them, but each process may use its copy, or none has a state.
 _COPYABLE = (
-    memoryview, mmap.mmap, weakref.ReferenceType, *weakref.ProxyTypes, types.MappingProxyType, type({}.keys()),
-    type({}.values()), type({}.items()), Structure.__mro__[1], property, classmethod, staticmethod, types.CodeType,
-    types.CellType, types.FrameType, types.TracebackType, types.GetSetDescriptorType, types.MemberDescriptorType,
-    types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType, types.MethodWrapperType,
-    types.FunctionType, types.BuiltinFunctionType, types.MethodType, type, struct.Struct, type(threading.Lock()),
-    type(threading.RLock()), threading.local, torch.Generator, io.IOBase, torch.nn.Module, ssl.SSLContext,
-    contextvars.ContextVar, type(hashlib.sha256()),
-)  # fmt: skip
+    memoryview,
+    mmap.mmap,
+    weakref.ReferenceType,
+    *weakref.ProxyTypes,
+    types.MappingProxyType,
+    type({}.keys()),
+    type({}.values()),
+    type({}.items()),
+    Structure.__mro__[1],
+    property,
+    classmethod,
+    staticmethod,
+    types.CodeType,
+    types.CellType,
+    types.FrameType,
+    types.TracebackType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.MethodWrapperType,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    type,
+    struct.Struct,
+    type(threading.Lock()),
+    type(threading.RLock()),
+    threading.local,
+    torch.Generator,
+    io.IOBase,
+    torch.nn.Module,
+    ssl.SSLContext,
+    contextvars.ContextVar,
+    type(hashlib.sha256()),
+)
 
 
 @dataclass(frozen=True, slots=True)

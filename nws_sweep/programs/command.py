@@ -90,10 +90,12 @@ def parser_of(command: str) -> OptionParser:
         f"nws-sweep {command}", description=_ABOUT[command], allow_abbrev=False
     )
     parser.add_argument(
-        "--loader", type=_loader, metavar="NUMBER|CLASS",
+        "--loader",
+        type=_loader,
+        metavar="NUMBER|CLASS",
         help="which DataLoader: its number in the order of first iteration, or the class of its dataset (default: the "
         "training DataLoader, with random order and gradients enabled)",
-    )  # fmt: skip
+    )
     for name, keywords in _OPTIONS[command].items():
         parser.add_argument(
             f"--{name.removesuffix('_s').replace('_', '-')}", dest=name, **keywords

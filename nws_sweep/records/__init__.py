@@ -17,15 +17,50 @@ from nws_sweep.records.dataset_facts import (
     WholeBatches,
 )
 from nws_sweep.records.measurements import (
-    BatchCost, BatchRecord, BatchTime, Estimate, LoopCosts, MachineTime, Measurement, Noise, Span, StageKind, StageTime,
-    TimeSlice, Trial, TrialState, Usage, Window, WindowKind, WindowRequest,
-)  # fmt: skip
+    BatchCost,
+    BatchRecord,
+    BatchTime,
+    Estimate,
+    LoopCosts,
+    MachineTime,
+    Measurement,
+    Noise,
+    Span,
+    StageKind,
+    StageTime,
+    TimeSlice,
+    Trial,
+    TrialState,
+    Usage,
+    Window,
+    WindowKind,
+    WindowRequest,
+)
 from nws_sweep.records.ranges import ONLINE_STRATEGY, SEARCHABLE, STRATEGIES
 from nws_sweep.records.search_record import (
-    Host, MACHINE, SampleMade, SamplePart,
-    SamplesLogged, SamplesSeen, SearchRecord, Status, Switch, Tuning, VERSIONS, Verdict,
-)  # fmt: skip
+    Host,
+    MACHINE,
+    SampleMade,
+    SamplePart,
+    SamplesLogged,
+    SamplesSeen,
+    SearchRecord,
+    Status,
+    Switch,
+    Tuning,
+    VERSIONS,
+    Verdict,
+)
 from nws_sweep.records.settings import (
-    Configuration, DEFAULT_PREFETCH, LoaderSettings, MeasureRules, NO_STEP, ProcessSpec, ProcessState,
-    Recipe, SearchRules, shown, varying_columns,
-)  # fmt: skip
+    Configuration,
+    DEFAULT_PREFETCH,
+    LoaderSettings,
+    MeasureRules,
+    NO_STEP,
+    ProcessSpec,
+    ProcessState,
+    Recipe,
+    SearchRules,
+    shown,
+    varying_columns,
+)

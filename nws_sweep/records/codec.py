@@ -45,16 +45,48 @@ _LONGEST_TEXT = 2**17  # Linux takes no longer argument of a command line
 _DEEPEST = 100  # Hydra composes nothing that is nested deeper
 
 TIMING_COLUMNS = (
-    "num_workers", "startup_s", "batch_s", "batch_s_low", "batch_s_high", "samples_per_s", "wait_s", "step_s",
-    "stall_fraction", "epoch_s", "first_epoch_s", "cpu_s", "memory_bytes", "shm_bytes", "memory_growth_bytes", "state",
-    "reason", "windows", "bias_bound", "cache", "disk_bytes", "other_cpus", "steal", "throttled", "cost_s", "settings",
+    "num_workers",
+    "startup_s",
+    "batch_s",
+    "batch_s_low",
+    "batch_s_high",
+    "samples_per_s",
+    "wait_s",
+    "step_s",
+    "stall_fraction",
+    "epoch_s",
+    "first_epoch_s",
+    "cpu_s",
+    "memory_bytes",
+    "shm_bytes",
+    "memory_growth_bytes",
+    "state",
+    "reason",
+    "windows",
+    "bias_bound",
+    "cache",
+    "disk_bytes",
+    "other_cpus",
+    "steal",
+    "throttled",
+    "cost_s",
+    "settings",
     "notes",
-)  # fmt: skip
+)
 BATCH_COLUMNS = tuple(field.name for field in fields(BatchTime))
 COST_COLUMNS = (
-    "num_workers", "epoch", "number", "position", "cpu_s", "wait_s", "copy_s", "threads", "was_stopped", "settings",
+    "num_workers",
+    "epoch",
+    "number",
+    "position",
+    "cpu_s",
+    "wait_s",
+    "copy_s",
+    "threads",
+    "was_stopped",
+    "settings",
     "stages",
-)  # fmt: skip
+)
 # how a cell begins that a spreadsheet computes
 _OF_FORMULAS = ("=", "+", "-", "@", "\t")
 _WINDOW = attrgetter("num_workers", "settings", "window", "warm_up")

@@ -37,10 +37,10 @@ Count = Annotated[int, Meta(ge=1, description="an integer of at least 1")]
 CountOr0 = Annotated[int, Meta(ge=0, description="an integer of at least 0")]
 Workers = Annotated[
     int, Meta(ge=0, le=MOST_WORKERS, description=f"an integer from 0 to {MOST_WORKERS}")
-]  # fmt: skip
+]
 Ranks = Annotated[
     int, Meta(ge=1, le=MOST_WORKERS, description=f"an integer from 1 to {MOST_WORKERS}")
-]  # fmt: skip
+]
 Candidates = Annotated[tuple[Workers, ...], Meta(min_length=1)]
 Share = Annotated[float, Meta(ge=0, le=1, description="a number from 0 to 1")]
 Precision = Annotated[
@@ -59,8 +59,13 @@ Strategy = Annotated[str, _one_of(*STRATEGIES)]
 AnyStrategy = Annotated[str, _one_of(*STRATEGIES, ONLINE_STRATEGY)]
 Switch = Annotated[bool, Meta(description="true or false")]
 PredictedCpus = Annotated[
-    float, Meta(ge=FEWEST_CPUS, le=MOST_CPUS, description=f"a number from {FEWEST_CPUS} to {MOST_CPUS}")
-]  # fmt: skip
+    float,
+    Meta(
+        ge=FEWEST_CPUS,
+        le=MOST_CPUS,
+        description=f"a number from {FEWEST_CPUS} to {MOST_CPUS}",
+    ),
+]
 PredictedStep = Annotated[
     float, Meta(ge=0, le=86_400, description="a number from 0 to 86400")
 ]
@@ -84,8 +89,12 @@ Bytes = Annotated[int, Meta(ge=0, le=10**18)]
 # not Hydra's own.
 _NAME = r"([A-Za-z_][A-Za-z0-9_-]*|0|[1-9][0-9]*)"
 DottedKey = Annotated[
-    str, Meta(pattern=rf"^(?!hydra(\.|\Z)){_NAME}(\.{_NAME})*\Z", description="names joined by dots")
-]  # fmt: skip
+    str,
+    Meta(
+        pattern=rf"^(?!hydra(\.|\Z)){_NAME}(\.{_NAME})*\Z",
+        description="names joined by dots",
+    ),
+]
 
 
 def fits(value: object, kind: object) -> bool:

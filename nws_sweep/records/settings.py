@@ -27,9 +27,15 @@ from nws_sweep.records.ranges import (
 
 # Tuned keywords.
 _TUNED = (
-    "batch_size", "num_workers", "pin_memory", "prefetch_factor", "persistent_workers", "multiprocessing_context",
-    "in_order", "timeout",
-)  # fmt: skip
+    "batch_size",
+    "num_workers",
+    "pin_memory",
+    "prefetch_factor",
+    "persistent_workers",
+    "multiprocessing_context",
+    "in_order",
+    "timeout",
+)
 DEFAULT_PREFETCH = 2  # torch's, where prefetch_factor is None
 # of a training: with one epoch persistent workers would save nothing
 _USUAL_EPOCHS = 10
@@ -68,9 +74,13 @@ class LoaderSettings:
         if self.num_workers:
             return self
         return replace(
-            self, prefetch_factor=None, persistent_workers=False, multiprocessing_context=None, timeout=0.0,
+            self,
+            prefetch_factor=None,
+            persistent_workers=False,
+            multiprocessing_context=None,
+            timeout=0.0,
             in_order=True,
-        )  # fmt: skip
+        )
 
     def with_workers(self, num_workers: int) -> "LoaderSettings":
         """The canonical settings with another number of workers."""

@@ -3,11 +3,11 @@ best settings, and the lines about a search."""
 
 import html
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from nws_sweep import units
-from nws_sweep.analysis import answers, twins
+from nws_sweep.analysis import answers, caveats, twins
 from nws_sweep.analysis.rates import rate
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, best_of
 from nws_sweep.analysis.twins import Twins
@@ -155,18 +155,35 @@ def rows_of(summary: Summary) -> list[Row]:
 
 
 def _notes(summary: Summary) -> list[Row]:
-    """What takes answers of a grid back, and which are not certain."""
-    notes = [*filter(None, (summary.unlike_machines, summary.load))]
+    """What takes answers of a grid back, and which are not certain: what several points
+    have in common once, with their names, or without if all have it."""
+    points: dict[str, list[ConfigurationSummary]] = {}
     for configuration in summary.configurations:
-        result, best = configuration.run.result, configuration.answer
-        if configuration.status is Status.UNDECIDED:
-            notes.append(f"{configuration.label}: {configuration.conclusion.answer}")
-        elif best and not (
-            configuration.status is Status.MEASURED and answers.is_certain(result, best)
-        ):
-            still_open = answers.what_is_open(result, best)
-            notes.append(f"{configuration.label}: not certain: {still_open}")
+        for text in _doubts(configuration):
+            points.setdefault(text, []).append(configuration)
+    notes = [*filter(None, (summary.unlike_machines, summary.load))]
+    for text, doubted in points.items():
+        if len(doubted) == len(summary.configurations):
+            notes.append(text)
+        else:
+            where = Twins(tuple(doubted)).label(summary.distinguishing)
+            notes.append(f"{where}: {text}")
     return [("note", text) for text in notes]
+
+
+def _doubts(configuration: ConfigurationSummary) -> Iterator[str]:
+    """What takes an answer back, but for other programs, and whether it is not
+    certain."""
+    result, best = configuration.run.result, configuration.answer
+    note = caveats.note(result, best)
+    if note and note != answers.load([result]):
+        yield note
+    if configuration.status is Status.UNDECIDED:
+        yield configuration.conclusion.answer
+    elif best and not (
+        configuration.status is Status.MEASURED and answers.is_certain(result, best)
+    ):
+        yield f"not certain: {answers.what_is_open(result, best)}"
 
 
 def _causes(summary: Summary) -> list[Row]:

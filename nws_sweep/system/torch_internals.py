@@ -18,14 +18,24 @@ _OF_STATE = "_initial_iter_for_state_dict"
 # What autotune needs: the owner, as for ``pkgutil.resolve_name``, and names of it or
 # of its instances.
 NAMES: Mapping[str, Sequence[str]] = {
-    "torch.utils.data:DataLoader": (GET_ITERATOR, "_iterator", "_IterableDataset_len_called"),
+    "torch.utils.data:DataLoader": (
+        GET_ITERATOR,
+        "_iterator",
+        "_IterableDataset_len_called",
+    ),
     "torch.utils.data.dataloader:_MultiProcessingDataLoaderIter": (
-        "_reset", "_shutdown_workers", "_worker_pids_set", "_workers",
+        "_reset",
+        "_shutdown_workers",
+        "_worker_pids_set",
+        "_workers",
     ),
     "torch.utils.data._utils.fetch": ("_IterableDatasetFetcher", "_MapDatasetFetcher"),
-    "torch.utils.data._utils.signal_handling": ("_remove_worker_pids", "_set_worker_pids"),
+    "torch.utils.data._utils.signal_handling": (
+        "_remove_worker_pids",
+        "_set_worker_pids",
+    ),
     "torch.distributed.distributed_c10d": ("_get_default_store",),
-}  # fmt: skip
+}
 
 
 @functools.cache

@@ -80,7 +80,11 @@ def test_below_the_table_of_a_grid_are_what_is_not_certain_and_each_cause_once()
     labels = [label for label, _ in snippets.rows_of(alike)]
     assert labels == ["note", "why", "cost"]
     many = [
-        search_result(trial(0, 8.0), columns={"batch_size": size}, stop_reason="")
+        search_result(
+            trial(0, 8.0),
+            failed_trial(1, reason=f"{size} samples broke"),
+            columns={"batch_size": size},
+        )
         for size in range(8)
     ]
     *_, more, _ = snippets.rows_of(summary_of_grid(*many))
@@ -115,5 +119,38 @@ def test_a_grid_tells_which_gains_may_be_none() -> None:
     assert [row[column] for row in rows] == ["2, not certain", "4"]
     assert snippets.rows_of(found)[0] == (
         "note",
-        "dataset=photos batch_size=64: not certain: 0 may be as fast",
+        "batch_size=64: not certain: 0 may be as fast",
     )
+
+
+def test_a_grid_tells_once_what_takes_several_answers_back() -> None:
+    failed = [failed_trial(1), failed_trial(2)]
+    unclear = trial(0, 6.0, measurement=measurement(6.0, ratio_half_width=0.5))
+    unclear_at_64 = [
+        search_result(
+            unclear,
+            trial(2, 4.0),
+            columns={"batch_size": 64, "pin_memory": is_pinned},
+        )
+        for is_pinned in (True, False)
+    ]
+    without_workers = [
+        search_result(
+            trial(0, 6.0), *failed, columns={"batch_size": 128, "pin_memory": is_pinned}
+        )
+        for is_pinned in (True, False)
+    ]
+    open_at_64, failed_at_128, *_ = snippets.rows_of(
+        summary_of_grid(*unclear_at_64, *without_workers)
+    )
+    assert open_at_64 == (
+        "note",
+        "batch_size=64, pin_memory true or false: not certain: 0 may be as fast",
+    )
+    assert failed_at_128 == (
+        "note",
+        "batch_size=128, pin_memory true or false: every num_workers above 0 failed: "
+        "it broke",
+    )
+    first, *_ = snippets.rows_of(summary_of_grid(*without_workers))
+    assert first == ("note", "every num_workers above 0 failed: it broke")

@@ -442,7 +442,7 @@ def test_the_report_of_a_grid_is_written_with_all_its_files(tmp_path: Path) -> N
     ]
     unfinished = section(text, "Best settings").split("\n\n")[0]
     assert unfinished.startswith(
-        "- note: dataset=photos batch_size=128: undecided only num_workers=0 was measured: the search"
+        "- note: batch_size=128: undecided only num_workers=0 was measured: the search"
     )
     assert pd.read_csv(grid / "results.csv")["state"].tolist() == [
         "ok",
