@@ -92,7 +92,8 @@ def about(method: str) -> str:
         )
         return one_line(PEERS[method].__doc__, limit=1000) + missing
     keywords = ", ".join(f"{name}={value!r}" for name, value in _OWN[method].items())
-    return f"`nws_sweep.search` with {keywords or 'default arguments, which search prefetch_factor and persistent_workers, too'}."
+    searched = "default arguments, which search prefetch_factor and persistent_workers"
+    return f"`nws_sweep.search` with {keywords or searched}."
 
 
 def takes_too_long(method: str, workload: Workload, repeat: int) -> bool:

@@ -200,3 +200,8 @@ def train(seconds: float) -> None:
     _OPTIMIZER.zero_grad()
     _MODEL(seconds).backward()
     _OPTIMIZER.step()
+
+
+def validate(seconds: float) -> None:
+    """A forward pass that takes so long."""
+    _MODEL(seconds)

@@ -5,7 +5,7 @@ import time
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from benchmarks.programs.course import Course, train
+from benchmarks.programs.course import Course, train, validate
 from nws_sweep.records import Part
 
 
@@ -38,7 +38,7 @@ def main() -> None:
             train(0.015)
         with course.timed(Part.OTHERS), torch.no_grad():
             for _batch in validation:
-                train(0.002)
+                validate(0.002)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """Accounts in words: where the time of an epoch goes, and which part to change.
 Pure."""
 
+from collections.abc import Mapping
+
 from nws_sweep.analysis.remedies import Remedy, chosen
 from nws_sweep.model import choice
 from nws_sweep.records import Account, LoaderSettings, OtherLoader, Part, Trial
@@ -124,13 +126,23 @@ def _is_of_step(account: Account) -> bool:
     return account.share(Part.STEP) >= _STEP_LIMITS
 
 
-def cause(account: Account, part: Part | None) -> str:
-    """Why: the part that is to change, or the training step, with its seconds."""
+def cause(
+    account: Account, part: Part | None, details: Mapping[Part, str] | None = None
+) -> str:
+    """Why: the part that is to change, or the training step, with its seconds.
+
+    Args:
+        account: The account.
+        part: The part that is to change; None for none.
+        details: What else is known of a part, which is said if it is the cause.
+    """
     if part is None or _is_of_step(account):
         part = Part.STEP
     if part is Part.OTHERS:
         return _of_others(account)[0]
-    return _takes(account, _WORDS[part][0], account.seconds[part])
+    takes = _takes(account, _WORDS[part][0], account.seconds[part])
+    detail = (details or {}).get(part)
+    return f"{takes}, {detail}" if detail else takes
 
 
 def _takes(account: Account, text: str, part_s: float) -> str:

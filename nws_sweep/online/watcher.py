@@ -112,23 +112,23 @@ class Watcher(Tuner):
         restarts = part is Part.STARTING and self._is_restarted
         if account is None or (measured is None and not restarts):
             return self._unknown(measured)
-        answer = Answer(
+        details = {Part.MAKING: self._uneven(trial)[0] or _dearest(trial)}
+        remedies = self._remedies(account, trial)
+        if restarts:
+            details[Part.STARTING] = (
+                f"{units.counted(self.time.starts, 'time')} for {units.counted(self.batches, 'batch')}"
+            )
+            remedies = ("keep the iterator of the DataLoader for the next batch",)
+        elif part is None and not self.sees_others:
+            remedies = (
+                "nws-sweep watch PROGRAM tells other loaders from the training step",
+            )
+        return Answer(
             answer=accounts.limit(account, part),
-            why=accounts.cause(account, part),
-            remedies=self._remedies(account, trial),
+            why=accounts.cause(account, part, details),
+            remedies=remedies,
             cost=f"{units.percent(max(0.001, watching_s / account.total_s))} of the time",
         )
-        if restarts:
-            often = f"{units.counted(self.time.starts, 'time')} for {units.counted(self.batches, 'batch')}"
-            keep = "keep the iterator of the DataLoader for the next batch"
-            return replace(answer, why=f"{answer.why}, {often}", remedies=(keep,))
-        if part is Part.MAKING:
-            detail = self._uneven(trial)[0] or _dearest(trial)
-            return replace(answer, why="; ".join(filter(None, (answer.why, detail))))
-        if part is None and not self.sees_others:
-            watch = "nws-sweep watch PROGRAM tells other loaders from the training step"
-            return replace(answer, remedies=(watch,))
-        return answer
 
     def _unknown(self, measured: Measured | None) -> Answer:
         if measured is None:

@@ -138,6 +138,19 @@ def test_the_largest_part_has_a_cause_and_a_remedy(
     assert all(len(line.split()) <= 25 for line in lines)
 
 
+def test_what_is_known_of_a_part_is_said_where_it_is_the_cause() -> None:
+    details = {Part.MAKING: "most of it Photos.__getitem__"}
+    making = Account(step_s=2.0, making_s=8.0)
+    assert accounts.cause(making, Part.MAKING, details) == (
+        "making samples takes 80 % of the time (8.00 s of 10.0 s), most of it "
+        "Photos.__getitem__"
+    )
+    step = Account(step_s=8.0, making_s=2.0)
+    assert accounts.cause(step, Part.MAKING, details) == (
+        "the training step takes 80 % of the time (8.00 s of 10.0 s)"
+    )
+
+
 def test_a_second_remedy_saves_more_than_half_as_much_and_the_larger_one_is_first() -> (
     None
 ):
