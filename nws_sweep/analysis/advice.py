@@ -12,6 +12,7 @@ from nws_sweep.analysis.limits import (
     LIMITS,
     WORTH_A_CHANGE,
     Evidence,
+    did_not_fit,
     roughly,
     worth_indexing,
 )
@@ -262,6 +263,6 @@ def _more_workers(diagnosis: Diagnosis) -> str:
     best = diagnosis.best.num_workers
     more = [number for number in diagnosis.result.measured_numbers if number > best]
     if not more:
-        return "more workers were not measured"
+        return did_not_fit(diagnosis) or "more workers were not measured"
     numbers = f"{more[0]} to {more[-1]}" if len(more) > 1 else more[0]
     return f"{'more ' if best else ''}workers ({numbers} measured) do not help"

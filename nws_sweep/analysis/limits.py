@@ -48,7 +48,16 @@ def _order(_: Evidence) -> str:
 
 
 def _memory(evidence: Evidence) -> str:
-    fewest = refused_by(evidence.diagnosis.result, evidence.diagnosis.best)[0]
+    return did_not_fit(evidence.diagnosis)
+
+
+def did_not_fit(diagnosis: Diagnosis) -> str:
+    """The fewest workers beyond the best that did not fit, and why; empty if all
+    did."""
+    refused = refused_by(diagnosis.result, diagnosis.best)
+    if not refused:
+        return ""
+    fewest = refused[0]
     return f"{counted(fewest.num_workers, 'worker')} did not fit ({fewest.reason})"
 
 

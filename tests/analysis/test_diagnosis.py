@@ -411,6 +411,21 @@ def test_the_upper_bound_is_the_gain_of_an_infinitely_fast_loader() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("tried", "refused", "line"),
+    [
+        ((0, 1, 2), (), "more workers were not measured"),
+        ((0, 1, 2), (8, 16), "8 workers did not fit (it needs 9 GB, 4 GB are free)"),
+    ],
+)
+def test_details_say_what_is_known_of_more_workers(
+    tried: tuple[int, ...], refused: tuple[int, ...], line: str
+) -> None:
+    waiting = replace(WAITING, tried=tried, refused=refused)
+    assert waiting.diagnosis.best.num_workers == 2
+    assert line in [*advice.details(waiting.diagnosis)]
+
+
 def test_more_workers_are_suggested_with_what_they_save() -> None:
     waiting = replace(WAITING, tried=(0, 1, 2, 4))
     (configuration,) = summarise_record(waiting.result).configurations
