@@ -2,7 +2,7 @@
 memory, storage, noise. Pure."""
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 
 from nws_sweep.records import Measurement, Noise, TimeSlice, Window, WindowKind
@@ -18,9 +18,21 @@ def all_windows(slices: Sequence[TimeSlice]) -> list[Window]:
     return [window for time_slice in slices for window in time_slice.windows]
 
 
-def running_slices(slices: Sequence[TimeSlice]) -> Sequence[TimeSlice]:
+def worker_starts(slices: Sequence[TimeSlice], conditions: Conditions) -> set[int]:
+    """Selects the windows in which workers start, by ``id``: those that begin an epoch;
+    the first of them if workers persist."""
+    starts = [
+        id(window) for window in all_windows(slices) if window.startup_s is not None
+    ]
+    return set(starts[:1] if conditions.settings.persistent_workers else starts)
+
+
+def running_slices(
+    slices: Sequence[TimeSlice], conditions: Conditions
+) -> Sequence[TimeSlice]:
     """Selects the time slices that count; without those that start workers if there are
     others."""
+    starts = worker_starts(slices, conditions)
     counting = [
         time_slice
         for time_slice in slices
@@ -29,7 +41,7 @@ def running_slices(slices: Sequence[TimeSlice]) -> Sequence[TimeSlice]:
     running = [
         time_slice
         for time_slice in counting
-        if all(window.startup_s is None for window in time_slice.windows)
+        if not any(id(window) in starts for window in time_slice.windows)
     ]
     return running or counting or list(slices)
 
@@ -48,9 +60,10 @@ def used_resources(
 ) -> Measurement:
     """Adds up what the processes of a trial used: CPU time and storage per batch made,
     without the start of workers."""
-    running = running_slices(slices)
+    running = running_slices(slices, conditions)
     batches = sum(batches_made(time_slice, conditions) for time_slice in running)
-    cpu_s = _cpu_time_s(running) - _starts_cpu_s(running, conditions)
+    starts = worker_starts(slices, conditions)
+    cpu_s = _cpu_time_s(running) - _starts_cpu_s(running, starts, conditions)
     read_bytes = [
         read
         for read in (time_slice.used.disk_bytes for time_slice in running)
@@ -66,17 +79,19 @@ def used_resources(
     )
 
 
-def _starts_cpu_s(slices: Sequence[TimeSlice], conditions: Conditions) -> float:
+def _starts_cpu_s(
+    slices: Sequence[TimeSlice], starts: Container[int], conditions: Conditions
+) -> float:
     """Computes the CPU seconds for starting workers, of the main process and of the
-    workers."""
+    workers; ``starts`` are those of ``worker_starts``."""
     windows = all_windows(slices)
-    starts = [window for window in windows if window.startup_s is not None]
-    main_s = sum(window.start_cpu_s or 0.0 for window in starts)
+    within = [window for window in windows if id(window) in starts]
+    main_s = sum(window.start_cpu_s or 0.0 for window in within)
     worker_s = max(
         (window.worker_start.cpu_s for window in windows if window.worker_start),
         default=0.0,
     )
-    return main_s + len(starts) * conditions.settings.num_workers * worker_s
+    return main_s + len(within) * conditions.settings.num_workers * worker_s
 
 
 def _most(values: Iterable[int | None]) -> int | None:

@@ -216,12 +216,19 @@ class Figures:
     def _least_cpu_s(self) -> float | None:
         """Computes a lower bound of the CPU seconds of a batch, without the time
         between windows; None if unknown."""
-        running, cores = counters.running_slices(self.slices), self.conditions.cores
+        cores = self.conditions.cores
+        running = counters.running_slices(self.slices, self.conditions)
         windows = counters.all_windows(running)
-        has_start_or_end = any(
-            window.startup_s is not None or window.ended_epoch for window in windows
-        )
-        if has_start_or_end and not epoch_windows(windows):
+        starts = counters.worker_starts(self.slices, self.conditions)
+        has_start = any(id(window) in starts for window in windows)
+        has_end = any(window.ended_epoch for window in windows)
+        if epoch_windows(windows):
+            # An epoch includes its start and end; later ones lack that of workers that
+            # persist.
+            is_unknown = has_start and self.conditions.settings.persistent_workers
+        else:
+            is_unknown = has_start or has_end
+        if is_unknown:
             return None
         cpu_s, batches = 0.0, 0.0
         for time_slice in running:

@@ -494,6 +494,23 @@ def test_a_batch_takes_at_least_its_cpu_time_on_all_usable_cpus(
     ) is possible
 
 
+@pytest.mark.parametrize(("later_s", "possible"), [(12.5, True), (13.0, False)])
+def test_the_start_of_workers_that_persist_is_in_no_later_epoch(
+    later_s: float, possible: bool
+) -> None:
+    """The epoch with their start takes 99 s of CPU time, later epochs of 6 s some."""
+    first, later = replace(EPOCH), window(WindowKind.EPOCH, startup_s=0.25, end_s=2.0)
+    persistent = conditions()
+    persistent = replace(
+        persistent, settings=replace(persistent.settings, persistent_workers=True)
+    )
+    started = using(99.0, first, elapsed_s=8.0)
+    taken = (started, using(later_s, later, elapsed_s=6.0))
+    assert Figures((started,), persistent).impossible() == ""
+    assert (Figures(taken, persistent).impossible() == "") is possible
+    assert figures(taken, persistent).cpu_s == later_s / 8
+
+
 def test_a_batch_takes_at_least_the_training_steps_time() -> None:
     """Samples counted in a later window than they were made in do not make a batch
     faster than its training step."""
