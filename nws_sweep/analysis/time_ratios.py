@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from nws_sweep import units
-from nws_sweep.records import Estimate, Trial, TrialState
+from nws_sweep.records import Estimate, Measurement, Trial, TrialState
 
 
 class Change(str, Enum):
@@ -127,11 +127,15 @@ def times_of(base: Trial, compared: Trial) -> Times | None:
     """Finds the common times of two trials: per batch if the batch sizes are equal,
     else per sample; else per epoch.
 
-    None if the trials have no quantity in common.
+    Of workers that persist and others, epochs are compared first: they differ in the
+    start of an epoch. None if the trials have no quantity in common.
     """
     same_size = base.settings.batch_size == compared.settings.batch_size
     steady = Quantity.BATCH if same_size else Quantity.SAMPLE
-    for quantity in (steady, Quantity.EPOCH):
+    quantities = [steady, Quantity.EPOCH]
+    if base.settings.persistent_workers != compared.settings.persistent_workers:
+        quantities.reverse()
+    for quantity in quantities:
         base_s, compared_s = time_of(base, quantity), time_of(compared, quantity)
         if base_s and compared_s:
             return Times(quantity=quantity, base=base_s, compared=compared_s)
@@ -162,14 +166,20 @@ def time_of(trial: Trial, quantity: Quantity) -> Estimate | None:
     measured = trial.measurement
     if measured is None or trial.state is not TrialState.OK:
         return None
-    if quantity is Quantity.EPOCH:
-        epoch_s = measured.epoch_s
-        if epoch_s:
-            return Estimate(value=epoch_s, low=None, high=None, n=1)
-        return None
     batch_s, rate = measured.batch_s, measured.samples_per_s
+    if quantity is Quantity.EPOCH:
+        return _epoch_of(measured)
     if quantity is Quantity.BATCH or not batch_s:
         return batch_s
     if rate:
         return batch_s.scaled(1 / (rate * batch_s.value))
     return None
+
+
+def _epoch_of(measured: Measurement) -> Estimate | None:
+    """The time of an epoch, with the interval of its batches: start and end have
+    none."""
+    epoch_s, batch_s = measured.epoch_s, measured.batch_s
+    if epoch_s and batch_s:
+        return batch_s.scaled(epoch_s / batch_s.value)
+    return Estimate(value=epoch_s, low=None, high=None, n=1) if epoch_s else None

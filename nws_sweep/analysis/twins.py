@@ -93,11 +93,17 @@ def _grouped(items: Iterable[T], key_of: Callable[[T], Hashable]) -> list[list[T
 
 
 def _answer(columns: Sequence[str], twins: Twins) -> Hashable:
-    """What twins must agree in: the answer, and the values of these columns."""
+    """What twins must agree in: the answer, and the values of these columns.
+
+    Times of batches do not tell workers that persist from others.
+    """
     first = twins.first
-    number = first.answer and first.answer.num_workers
+    number, persist = None, None
+    if first.answer:
+        number = first.answer.num_workers
+        persist = first.answer.settings.persistent_workers
     values = tuple(map(twins.values, columns))
-    return number, first.changed_settings, first.status, values
+    return number, persist, first.changed_settings, first.status, values
 
 
 def _are_as_fast(configurations: Sequence[ConfigurationSummary]) -> bool:

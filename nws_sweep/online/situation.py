@@ -57,7 +57,8 @@ def _predictor(
     by_workers[current.num_workers] = trials[current]
     start_method = state.base.multiprocessing_context or processes.start_method()
     left = None if state.batches_per_epoch is None else state.batches_per_epoch - batch
-    model = model_of([*by_workers.values()], left, cpus, start_method)
+    epochs = state.configuration.measure.shared_epochs
+    model = model_of([*by_workers.values()], left, cpus, start_method, epochs)
     if model is None:
         return None
 

@@ -20,6 +20,7 @@ from nws_sweep.records import (
     Window,
     WindowKind,
 )
+from nws_sweep.searching.timing import starting_s
 
 Epoch = Sequence[Window]
 
@@ -102,15 +103,20 @@ def in_whole_epochs(trial: Trial) -> Measured | None:
     """The mean of the whole epochs, their start and end shared out over their batches;
     None if none was timed.
 
-    Without the epoch that starts persistent workers, if there are others.
+    Without the start of persistent workers: without the epoch that starts them, if
+    there are others.
     """
     epochs = whole_epochs(trial.windows, trial.batches)
-    has_start = trial.settings.persistent_workers and len(epochs) > 1
-    windows = [window for epoch in epochs[has_start:] for window in epoch]
+    start_s = 0.0
+    if trial.settings.persistent_workers and len(epochs) > 1:
+        epochs = epochs[1:]
+    elif trial.settings.persistent_workers and epochs:
+        start_s = starting_s(epochs[0][0], epochs[0])
+    windows = [window for epoch in epochs for window in epoch]
     if not windows:
         return None
-    elapsed_s = duration_s(windows)
-    waits_s = sum(sum(window.wait_s) for window in windows)
+    elapsed_s = duration_s(windows) - start_s
+    waits_s = sum(sum(window.wait_s) for window in windows) - start_s
     return Measured(
         elapsed_s / sum(window.batches for window in windows),
         waits_s / elapsed_s,

@@ -232,15 +232,15 @@ class Timing(Pace):
     @property
     def startup_s(self) -> float | None:
         """Seconds from ``iter(loader)`` to the first batch, mean over the epochs that
-        count; None before the first."""
-        if not self._counting_starts:
+        count; with persistent workers of the epoch that starts them. None before the
+        first."""
+        starts = self._counting_starts
+        if self.conditions.settings.persistent_workers:
+            starts = starts[:1]
+        if not starts:
             return None
-        return (
-            statistics.fmean(
-                window.startup_s or 0.0 for window in self._counting_starts
-            )
-            + self.more_start_s
-        )
+        startups_s = [window.startup_s or 0.0 for window in starts]
+        return statistics.fmean(startups_s) + self.more_start_s
 
     @cached_property
     def epoch_s(self) -> float | None:
@@ -259,12 +259,29 @@ class Timing(Pace):
             starts = epoch_windows(starts) or epoch_windows(self.windows) or starts
             return statistics.fmean(map(self._projected_s, starts)) + self.more_start_s
         first_s, *later_s = map(self._projected_s, starts)
-        # later epochs take what the first took after its start
-        if not later_s and starts[0].kind is WindowKind.EPOCH:
-            later_s = [first_s - starting_s(starts[0], self.windows)]
-        elif not later_s:
-            later_s = [self.conditions.length * self.batch_s]
+        later_s = later_s or [self._after_the_start_s(starts[0], first_s)]
         return self._mean_of_epochs(first_s, later_s)
+
+    def _after_the_start_s(self, start: Window, first_s: float) -> float:
+        """Computes the seconds of a later epoch from the first one: what it took after
+        the start of persistent workers.
+
+        It waits for its first batch, too, for as long as making a usual batch takes:
+        what a worker does once, such as opening files, is not repeated.
+        """
+        started_s = starting_s(start, self.windows)
+        if start.kind is WindowKind.EPOCH:
+            return first_s - started_s
+        steady_s = (self.conditions.length or 0) * (self.batch_s or 0.0)
+        usual_s = [
+            record.cost.making_s
+            for window in self.windows
+            for record in window.records
+            if record.number >= self.conditions.worker_multiple
+        ]
+        if not started_s or not usual_s:
+            return steady_s
+        return min(first_s - started_s, steady_s + statistics.fmean(usual_s))
 
     def _mean_of_epochs(self, first_s: float, later_s: Sequence[float]) -> float:
         """Computes the mean over ``shared_epochs``, of which all but the first take the

@@ -209,6 +209,9 @@ LARGER_BATCHES = search_result(
     configuration=configuration({"batch_size": 128}),
 )
 BROKEN = search_result(failed_trial(2))
+PERSISTENT = search_result(
+    steady(2, 1.0, settings=loader_settings(2, persistent_workers=True))
+)
 WHOLE = [
     search_result(trial(2, value, measurement=measurement(value, batch_s=None)))
     for value in (1.0, 9.0)
@@ -224,6 +227,7 @@ WHOLE = [
          "the best num_workers differs; in B the value of A takes 2.00 (2.00 to 2.00) times as long as the best"),
         (found(1.0), LARGER_BATCHES, (Quantity.SAMPLE, 1 / 128), "faster",
          "the batch sizes differ, so times per sample are compared"),
+        (found(1.0), PERSISTENT, (Quantity.EPOCH, 1.0), "same", ""),
         (found(1.0), BROKEN, None, "failed in B", "no candidate could be measured in B"),
         (BROKEN, found(1.0), None, "failed in A", "no candidate could be measured in A"),
         (*WHOLE, (Quantity.EPOCH, 9.0), "inconclusive",

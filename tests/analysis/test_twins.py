@@ -9,8 +9,10 @@ from tests.factories import loader_settings, search_result, steady, summary_of_g
 
 def point(batch_s: float, workers: int = 2, **columns: Any) -> SearchRecord:
     """An answer whose time per batch is within 10 %."""
-    size = columns.get("batch_size", 64)
-    settings = loader_settings(workers, batch_size=size)
+    size, persist = columns.get("batch_size", 64), columns.get("persistent_workers")
+    settings = loader_settings(
+        workers, batch_size=size, persistent_workers=bool(persist)
+    )
     return search_result(
         steady(workers, batch_s, 0.1, settings=settings), columns=columns
     )
@@ -23,6 +25,9 @@ def point(batch_s: float, workers: int = 2, **columns: Any) -> SearchRecord:
         ([point(1.0, pin_memory=True), point(1.1, pin_memory=False)], ["pin_memory true or false"]),
         ([point(1.0, pin_memory=True), point(1.3, pin_memory=False)], ["pin_memory=true", "pin_memory=false"]),
         ([point(1.0, 2, pin_memory=True), point(1.0, 4, pin_memory=False)], ["pin_memory=true", "pin_memory=false"]),
+        # times of batches lack the start of workers
+        ([point(1.0, persistent_workers=True), point(1.0, persistent_workers=False)],
+         ["persistent_workers=true", "persistent_workers=false"]),
         # batches of other sizes are no twins
         ([point(1.0, batch_size=8), point(1.0, batch_size=16)], ["batch_size=8", "batch_size=16"]),
         ([point(1.0, dataset="a"), point(1.0, dataset="b")], ["dataset=a", "dataset=b"]),

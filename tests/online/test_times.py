@@ -53,6 +53,21 @@ def test_whole_epochs_count_where_all_settings_have_some() -> None:
     assert (times.unit, times.text(1.5)) == ("an epoch", "6.00 s")
 
 
+def test_a_single_epoch_counts_without_the_start_of_workers_that_persist() -> None:
+    first, last = epoch(1.0)
+    began = factories.batch_record(0, BatchCost(0.0, 0.1), began_s=0.2)
+    first = replace(first, records=(began,))
+    once, again = (
+        trial_with(2, windows, persistent_workers=True)
+        for windows in ([first, last], [first, last, *epoch(0.5)])
+    )
+    (measured,) = times_of([once]).measured.values()
+    assert measured.batch_s == pytest.approx(0.95)
+    assert measured.waiting_share == pytest.approx(0.8 / 3.8)
+    (later,) = times_of([again]).measured.values()
+    assert later.batch_s == 0.5
+
+
 def test_a_pace_is_compared_with_a_pace_and_with_nothing_else() -> None:
     steady = factories.window(WindowKind.STEADY, 4)
     both, pace = trial_with(1, [*epoch(1.0), steady]), trial_with(2, [steady])

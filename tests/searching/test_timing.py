@@ -494,21 +494,40 @@ def test_a_batch_takes_at_least_its_cpu_time_on_all_usable_cpus(
     ) is possible
 
 
+@pytest.mark.parametrize(
+    ("usual_s", "epoch_s"),
+    [
+        # 4 s of start, then 10 s until the first batch, and 92 batches of 0.5 s
+        (99.0, (60.0 + 9 * 56.0) / 10),
+        # of these 10 s a worker needs 8 s only once
+        (2.0, (60.0 + 9 * 52.0) / 10),
+    ],
+)
+def test_a_later_epoch_waits_for_its_first_batch_but_not_for_what_is_done_once(
+    usual_s: float, epoch_s: float
+) -> None:
+    records = (
+        factories.batch_record(0, BatchCost(0.0, 10.0), began_s=4.0),
+        factories.batch_record(4, BatchCost(0.0, usual_s)),
+    )
+    start = epoch_start(14.0, records=records)
+    found = figures([start, *slices(window())[1:]], persistent(100))
+    assert found.epoch_s == pytest.approx(epoch_s)
+    assert found.startup_s == 14.0
+
+
 @pytest.mark.parametrize(("later_s", "possible"), [(12.5, True), (13.0, False)])
 def test_the_start_of_workers_that_persist_is_in_no_later_epoch(
     later_s: float, possible: bool
 ) -> None:
     """The epoch with their start takes 99 s of CPU time, later epochs of 6 s some."""
     first, later = replace(EPOCH), window(WindowKind.EPOCH, startup_s=0.25, end_s=2.0)
-    persistent = conditions()
-    persistent = replace(
-        persistent, settings=replace(persistent.settings, persistent_workers=True)
-    )
+    epochs_of_8 = persistent(8)
     started = using(99.0, first, elapsed_s=8.0)
     taken = (started, using(later_s, later, elapsed_s=6.0))
-    assert Figures((started,), persistent).impossible() == ""
-    assert (Figures(taken, persistent).impossible() == "") is possible
-    assert figures(taken, persistent).cpu_s == later_s / 8
+    assert Figures((started,), epochs_of_8).impossible() == ""
+    assert (Figures(taken, epochs_of_8).impossible() == "") is possible
+    assert figures(taken, epochs_of_8).cpu_s == later_s / 8
 
 
 def test_a_batch_takes_at_least_the_training_steps_time() -> None:
