@@ -2,6 +2,7 @@
 Pure."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from nws_sweep.analysis.remedies import Remedy, chosen
 from nws_sweep.model import choice
@@ -105,6 +106,16 @@ def _worth_changing(account: Account, settings: LoaderSettings) -> list[Part]:
         fixed.add(Part.STARTING)  # workers start in the first epoch only
     parts = [part for part in account.seconds if part not in fixed]
     return [part for part in parts if account.share(part) >= choice.PROMISING]
+
+
+def of_later_epochs(account: Account, settings: LoaderSettings) -> tuple[Account, str]:
+    """The account of a first epoch as later epochs have it, and what was left out:
+    the start of workers that persist; empty if it is next to nothing."""
+    starts_once = settings.persistent_workers
+    if not starts_once or account.share(Part.STARTING) < choice.PROMISING:
+        return account, ""
+    left_out = f"without {seconds(account.starting_s)} of starting workers, which later epochs do not have"
+    return replace(account, starting_s=0.0), left_out
 
 
 def limit(account: Account, part: Part | None) -> str:

@@ -31,14 +31,23 @@ _DISTURBANCES = (
     ),
 )
 _LONGEST_LIST = 300  # characters
+_STALE = (
+    "workers that persist keep their copy of the dataset: what your program changes in it between epochs "
+    "does not reach them"
+)
 _WITHOUT_A_DEVICE = (NO_STEP, "nws_sweep.dataloading.training_steps.Sleep")
 
 
-def note(result: SearchRecord, best: Trial | None) -> str:
-    """What takes the answer back, the most serious first; empty if nothing does."""
+def notes(result: SearchRecord, best: Trial | None) -> list[str]:
+    """The most serious of what takes the answer back, and what it changes in a training
+    besides the time; empty if there is nothing of either."""
     if best is None:
-        return ""
-    return next(_against(result, best), "")
+        return []
+    lines = [*_against(result, best)][:1]
+    was_chosen = not result.configuration.loader.persistent_workers
+    if best.settings.persistent_workers and was_chosen:
+        lines.append(_STALE)
+    return lines
 
 
 def _against(result: SearchRecord, best: Trial) -> Iterator[str]:
@@ -57,8 +66,8 @@ def _against(result: SearchRecord, best: Trial) -> Iterator[str]:
 def on(
     result: SearchRecord, best: Trial | None, diagnosis: Diagnosis | None
 ) -> Iterator[str]:
-    """Yields the warnings about the answer of a search, besides ``note``; ``best`` is the
-    recommended trial, if any.
+    """Yields the warnings about the answer of a search, besides ``notes``; ``best`` is
+    the recommended trial, if any.
 
     What is open stands in the first line (``answers.line_of_search``).
     """
@@ -69,7 +78,7 @@ def on(
     if best is not None:
         yield from [*_against(result, best)][1:]
         yield from _about_edge(diagnosis)
-        yield from _about_dataset(result, best)
+        yield from _about_objects(result)
     else:
         yield from _about_noise(result.trials)
     yield from dict.fromkeys(
@@ -92,17 +101,6 @@ def _about_edge(diagnosis: Diagnosis | None) -> Iterator[str]:
             f"the best value is the largest one allowed (num_workers={diagnosis.best.num_workers}); {more} would save "
             f"{units.share(saved)} of the epoch (set a larger max_workers or candidate)"
         )
-
-
-def _about_dataset(result: SearchRecord, best: Trial) -> Iterator[str]:
-    """Says what each worker keeps for itself."""
-    was_chosen = not result.configuration.loader.persistent_workers
-    if best.settings.persistent_workers and was_chosen:
-        yield (
-            "persistent_workers=true keeps each worker's copy of the dataset: what the program changes in the dataset "
-            "between two epochs does not reach the workers"
-        )
-    yield from _about_objects(result)
 
 
 def _about_objects(result: SearchRecord) -> Iterator[str]:

@@ -174,12 +174,19 @@ def _has_in_order(torch: str) -> bool:
 
 def refused_by(result: SearchRecord, best: Trial) -> tuple[Trial, ...]:
     """Selects the trials with more workers than the best that did not fit, ascending by
-    workers."""
-    refused = []
-    for trial in what_if.worker_trials(result):
-        if trial.state in _DID_NOT_FIT and trial.num_workers > best.num_workers:
-            refused.append(trial)
-    return tuple(refused)
+    workers; also with the other settings of the best, such as persistent_workers."""
+    of_workers = what_if.worker_trials(result)
+    refused = {}
+    for trial in result.trials:
+        like_best = trial.settings == best.settings.with_workers(trial.num_workers)
+        has_more = trial.num_workers > best.num_workers
+        if (
+            trial.state in _DID_NOT_FIT
+            and has_more
+            and (like_best or trial in of_workers)
+        ):
+            refused[trial.num_workers] = trial
+    return tuple(refused[number] for number in sorted(refused))
 
 
 def _allowed(result: SearchRecord, best: Trial) -> Sequence[int]:

@@ -101,7 +101,7 @@ class ConfigurationSummary:
             bottlenecks=diagnosis.bottlenecks if diagnosis else None,
             answer=Answer(
                 answer=answers.line_of_search(recorded, best),
-                note=caveats.note(recorded, best),
+                note="; ".join(caveats.notes(recorded, best)),
                 why=advised.cause,
                 remedies=remedies,
                 cost=answers.cost_of(recorded, best),

@@ -107,10 +107,13 @@ class Watcher(Tuner):
     def _answer(self, trial: Trial, watching_s: float) -> Answer:
         """What limits the training, and what to change; watching has taken some
         seconds."""
-        account, measured = account_of(self), self.times.measured.get(self.current)
-        part = accounts.to_change(account, self.current) if account else None
+        of_epoch, measured = account_of(self), self.times.measured.get(self.current)
+        if of_epoch is None:
+            return self._unknown(measured)
+        account, note = accounts.of_later_epochs(of_epoch, self.current)
+        part = accounts.to_change(account, self.current)
         restarts = part is Part.STARTING and self._is_restarted
-        if account is None or (measured is None and not restarts):
+        if measured is None and not restarts:
             return self._unknown(measured)
         details = {Part.MAKING: self._uneven(trial)[0] or _dearest(trial)}
         remedies = self._remedies(account, trial)
@@ -125,9 +128,10 @@ class Watcher(Tuner):
             )
         return Answer(
             answer=accounts.limit(account, part),
+            note=note,
             why=accounts.cause(account, part, details),
             remedies=remedies,
-            cost=f"{units.percent(max(0.001, watching_s / account.total_s))} of the time",
+            cost=f"{units.percent(max(0.001, watching_s / of_epoch.total_s))} of the time",
         )
 
     def _unknown(self, measured: Measured | None) -> Answer:

@@ -172,12 +172,12 @@ def _notes(summary: Summary) -> list[Row]:
 
 
 def _doubts(configuration: ConfigurationSummary) -> Iterator[str]:
-    """What takes an answer back, but for other programs, and whether it is not
-    certain."""
+    """What takes an answer back, but for other programs, what it changes, and whether
+    it is not certain."""
     result, best = configuration.run.result, configuration.answer
-    note = caveats.note(result, best)
-    if note and note != answers.load([result]):
-        yield note
+    for note in caveats.notes(result, best):
+        if note != answers.load([result]):
+            yield note
     if configuration.status is Status.UNDECIDED:
         yield configuration.conclusion.answer
     elif best and not (

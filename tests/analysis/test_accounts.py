@@ -138,6 +138,19 @@ def test_the_largest_part_has_a_cause_and_a_remedy(
     assert all(len(line.split()) <= 25 for line in lines)
 
 
+def test_later_epochs_are_without_the_start_of_workers_that_persist() -> None:
+    first = Account(step_s=5.5, making_s=0.5, starting_s=4.0)
+    persistent = loader_settings(4, persistent_workers=True)
+    later, left_out = accounts.of_later_epochs(first, persistent)
+    assert (later.total_s, later.seconds[Part.STEP]) == (6.0, 5.5)
+    assert left_out == (
+        "without 4.00 s of starting workers, which later epochs do not have"
+    )
+    assert accounts.of_later_epochs(first, loader_settings(4)) == (first, "")
+    short = Account(step_s=9.8, making_s=0.1, starting_s=0.1)
+    assert accounts.of_later_epochs(short, persistent) == (short, "")
+
+
 def test_what_is_known_of_a_part_is_said_where_it_is_the_cause() -> None:
     details = {Part.MAKING: "most of it Photos.__getitem__"}
     making = Account(step_s=2.0, making_s=8.0)

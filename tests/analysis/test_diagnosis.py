@@ -13,7 +13,7 @@ import pytest
 
 from nws_sweep.analysis import advice
 from nws_sweep.analysis.advice import uneven_workers
-from nws_sweep.analysis.diagnosis import Diagnosis, diagnose
+from nws_sweep.analysis.diagnosis import Diagnosis, diagnose, refused_by
 from nws_sweep.analysis.limits import COLLATE
 from nws_sweep.analysis.summary import best_of, summarise, summarise_record
 from nws_sweep.model.bottlenecks import Bottleneck
@@ -424,6 +424,17 @@ def test_details_say_what_is_known_of_more_workers(
     waiting = replace(WAITING, tried=tried, refused=refused)
     assert waiting.diagnosis.best.num_workers == 2
     assert line in [*advice.details(waiting.diagnosis)]
+
+
+def test_workers_with_the_other_settings_of_the_best_may_not_fit_either() -> None:
+    persistent = loader_settings(16, persistent_workers=True)
+    best = replace(WAITING.trial(4), settings=persistent.with_workers(4))
+    late = replace(
+        failed_trial(16, "it needs 9 GB", TrialState.SKIPPED), settings=persistent
+    )
+    result = replace(WAITING.result, trials=(*WAITING.result.trials, best, late))
+    assert refused_by(result, best) == (late,)
+    assert refused_by(result, WAITING.trial(4)) == ()
 
 
 def test_more_workers_are_suggested_with_what_they_save() -> None:

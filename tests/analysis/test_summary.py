@@ -212,6 +212,20 @@ def test_what_takes_the_answer_back_most_is_its_note(
     assert found[: len(note) or None] == note
 
 
+def test_workers_that_persist_by_choice_of_the_search_are_noted() -> None:
+    persistent = trial(2, 1.0, settings=loader_settings(2, persistent_workers=True))
+    busy = replace(persistent, noise=Noise(other_cpus=2.0))
+    stale = (
+        "workers that persist keep their copy of the dataset: what your program changes "
+        "in it between epochs does not reach them"
+    )
+    assert only(persistent).conclusion.note == stale
+    load, also = only(busy).conclusion.note.split("; ")
+    assert (load[:18], also) == ("other programs use", stale)
+    of_program = configuration(loader=loader_settings(persistent_workers=True))
+    assert only(persistent, configuration=of_program).conclusion.note == ""
+
+
 def test_workers_that_are_not_forked_copy_no_objects_of_the_dataset(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
