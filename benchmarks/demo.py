@@ -107,8 +107,8 @@ def numbers_of(best: Sequence[int]) -> str:
 
 
 def speed_up(gains: Sequence[float]) -> str:
-    """Median, and lowest and highest value, with the digits of tables; empty without
-    values."""
+    """Median, and lowest and highest value if they differ, with the digits of tables;
+    empty without values."""
     if not gains:
         return ""
     number, between = units.quotient(
@@ -116,7 +116,9 @@ def speed_up(gains: Sequence[float]) -> str:
     )
     if not number:
         return between
-    return "the same" if float(number) == 1.0 else f"{number}x ({between})"
+    if float(number) == 1.0:
+        return "the same"
+    return f"{number}x" if min(gains) == max(gains) else f"{number}x ({between})"
 
 
 def verdict(best: int, count: int) -> str:
