@@ -109,37 +109,16 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
     """
     platforms.require("searching")
     keywords = {
-        "batch_size": batch_size,
-        "shuffle": shuffle,
-        "sampler": sampler,
-        "batch_sampler": batch_sampler,
-        "collate_fn": collate_fn,
-        "pin_memory": pin_memory,
-        "drop_last": drop_last,
-        "timeout": timeout,
-        "worker_init_fn": worker_init_fn,
-        "prefetch_factor": prefetch_factor,
-        "persistent_workers": persistent_workers,
-        "multiprocessing_context": multiprocessing_context,
-        "generator": generator,
-        "in_order": in_order,
-    }
+        "batch_size": batch_size, "shuffle": shuffle, "sampler": sampler, "batch_sampler": batch_sampler,
+        "collate_fn": collate_fn, "pin_memory": pin_memory, "drop_last": drop_last, "timeout": timeout,
+        "worker_init_fn": worker_init_fn, "prefetch_factor": prefetch_factor, "persistent_workers": persistent_workers,
+        "multiprocessing_context": multiprocessing_context, "generator": generator, "in_order": in_order,
+    }  # fmt: skip
     request = Request(
-        patience=patience,
-        strategy=strategy,
-        num_workers=num_workers,
-        max_workers=max_workers,
-        settings=settings,
-        training_step=training_step,
-        tolerance=tolerance,
-        time_limit_s=time_limit_s,
-        measure=measure,
-        check_samples=check_samples,
-        ranks=ranks,
-        reuse=reuse,
-        config=config,
-        progress=progress,
-    )
+        patience=patience, strategy=strategy, num_workers=num_workers, max_workers=max_workers, settings=settings,
+        training_step=training_step, tolerance=tolerance, time_limit_s=time_limit_s, measure=measure,
+        check_samples=check_samples, ranks=ranks, reuse=reuse, config=config, progress=progress,
+    )  # fmt: skip
 
     def make_loader_input() -> LoaderInput:
         loader_input = loader_input_of(dataset, keywords)

@@ -273,15 +273,10 @@ class Timing(Pace):
         if start.kind is WindowKind.EPOCH:
             return first_s - started_s
         steady_s = (self.conditions.length or 0) * (self.batch_s or 0.0)
-        usual_s = [
-            record.cost.making_s
-            for window in self.windows
-            for record in window.records
-            if record.number >= self.conditions.worker_multiple
-        ]
-        if not started_s or not usual_s:
+        usual_s = _usual_making_s(self.windows, self.conditions)
+        if not started_s or usual_s is None:
             return steady_s
-        return min(first_s - started_s, steady_s + statistics.fmean(usual_s))
+        return min(first_s - started_s, steady_s + usual_s)
 
     def _mean_of_epochs(self, first_s: float, later_s: Sequence[float]) -> float:
         """Computes the mean over ``shared_epochs``, of which all but the first take the
@@ -434,6 +429,18 @@ def _steady_part(epoch: Window, conditions: Conditions) -> Window:
         else batch_size * len(wait_s)
     )
     return replace(epoch, wait_s=wait_s, step_s=step_s, samples=samples, end_s=None)
+
+
+def _usual_making_s(windows: Sequence[Window], conditions: Conditions) -> float | None:
+    """Computes the mean seconds of making a batch, without the first batch of each
+    worker; None if no other was recorded."""
+    makings_s = [
+        record.cost.making_s
+        for window in windows
+        for record in window.records
+        if record.number >= conditions.worker_multiple
+    ]
+    return statistics.fmean(makings_s) if makings_s else None
 
 
 def starting_s(start: Window, windows: Sequence[Window]) -> float:

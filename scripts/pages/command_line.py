@@ -38,10 +38,11 @@ _STATUS = """\
 | status | meaning |
 |---|---|
 | 0 | everything was measured, or a time limit ended the search with an answer |
-| 1 | a candidate or a configuration failed or was skipped, or an answer is undecided: the report names it and the reason |
+| 1 | something failed or was skipped, or an answer is undecided: the report names it and the reason |
 | 1 of `search` and `explain` of a program, and `+nws_sweep=search` | also: the search failed, or found no DataLoader |
 | of `autotune` and `watch` | that of the program |
-| 1 of `best`, `predict`, `explain DIR` | a configuration has no best setting; some have no recorded costs or no timed calls (2 if none has) |
+| 1 of `best`, `predict`, `explain DIR` | a configuration has no best setting, no recorded costs or no timed calls |
+| 2 of `predict`, `explain DIR` | no configuration has any |
 | 1 of `best --format kwargs` and other settings to paste | also: a search was cut short when 0 workers were best |
 | 1 of `compare --fail-if` | times changed |
 | 2 | the command line, the configuration or a file is wrong: one line on standard error, and nothing is measured |
