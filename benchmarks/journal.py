@@ -32,24 +32,30 @@ class Setting(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A row of the table that a search prints; None for figures that it does not
-    have."""
+class _Measured:
+    """What was measured with some settings."""
 
     workers: int
     prefetch_factor: int = PREFETCH_FACTOR
     persistent: bool = False
+
+    @property
+    def setting(self) -> Setting:
+        """The settings."""
+        return Setting(self.workers, self.prefetch_factor, self.persistent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row(_Measured):
+    """A row of the table that a search prints; None for figures that it does not
+    have."""
+
     batch_s: float | None = None  # steady seconds per batch
     low_s: float | None = None  # 95 % interval of ``batch_s``
     high_s: float | None = None
     epoch_s: float | None = None
     batches: int = 0  # measured, without those of warm-ups
     fault: str = ""  # why the candidate has no figures
-
-    @property
-    def setting(self) -> Setting:
-        """What was measured."""
-        return Setting(self.workers, self.prefetch_factor, self.persistent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +94,10 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Run(_Measured):
     """One bare run of the oracle."""
 
     workload: str
-    workers: int
     repeat: int  # from 1
     number: int  # of the pass in its repeat, from 1
     # length of an epoch with its start-up; None if the run failed
@@ -100,14 +105,7 @@ class Run:
     batch_s: float | None = None  # steady seconds per batch; None for short epochs
     whole: bool = True  # False if the end of an epoch was projected
     own: bool = True  # False if the number was measured only because a method picked it
-    prefetch_factor: int = PREFETCH_FACTOR
-    persistent: bool = False
     beside: str = QUIET  # the neighbour
-
-    @property
-    def setting(self) -> Setting:
-        """What was measured."""
-        return Setting(self.workers, self.prefetch_factor, self.persistent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

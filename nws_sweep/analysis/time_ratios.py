@@ -166,9 +166,9 @@ def time_of(trial: Trial, quantity: Quantity) -> Estimate | None:
     measured = trial.measurement
     if measured is None or trial.state is not TrialState.OK:
         return None
-    batch_s, rate = measured.batch_s, measured.samples_per_s
     if quantity is Quantity.EPOCH:
         return _epoch_of(measured)
+    batch_s, rate = measured.batch_s, measured.samples_per_s
     if quantity is Quantity.BATCH or not batch_s:
         return batch_s
     if rate:

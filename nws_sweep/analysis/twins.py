@@ -98,10 +98,8 @@ def _answer(columns: Sequence[str], twins: Twins) -> Hashable:
     Times of batches do not tell workers that persist from others.
     """
     first = twins.first
-    number, persist = None, None
-    if first.answer:
-        number = first.answer.num_workers
-        persist = first.answer.settings.persistent_workers
+    number = first.answer and first.answer.num_workers
+    persist = first.answer and first.answer.settings.persistent_workers
     values = tuple(map(twins.values, columns))
     return number, persist, first.changed_settings, first.status, values
 

@@ -115,7 +115,9 @@ class Watcher(Tuner):
         restarts = part is Part.STARTING and self._is_restarted
         if measured is None and not restarts:
             return self._unknown(measured)
-        details = {Part.MAKING: self._uneven(trial)[0] or _dearest(trial)}
+        details: dict[Part, str] = {}
+        if part is Part.MAKING:
+            details[part] = self._uneven(trial)[0] or _dearest(trial)
         remedies = self._remedies(account, trial)
         if restarts:
             details[Part.STARTING] = (
