@@ -1,8 +1,8 @@
 """The command line: a sweep (by Hydra) or one of ``COMMANDS``, and the exit status."""
 
-import argparse
 import itertools
 import logging
+import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nws_sweep import __version__, programs, verbosity
-from nws_sweep.config.options import OptionParser, no_such_command, not_empty
+from nws_sweep.config.options import (
+    OptionParser,
+    no_such_command,
+    not_empty,
+    of_number,
+)
 from nws_sweep.errors import (
     INTERRUPTED,
     ConfigurationError,
@@ -213,7 +218,9 @@ def compare(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--within",
         metavar="PERCENT",
-        type=_percent,
+        type=of_number(
+            float, "a number above 0, such as 5", lambda n: 0 < n < math.inf
+        ),
         default=5.0,
         help="largest difference of times that counts as the same, in percent above 0 (default: %(default)g)",
     )
@@ -290,7 +297,7 @@ def _no_match(
     allowed = []
     for name, texts in values.items():
         allowed.append(f"{name} ({', '.join(dict.fromkeys(texts))})")
-    text = f"{asked}: no such configuration; allowed: {', '.join(allowed)}"
+    text = f"{asked}: no such combination; allowed: {', '.join(allowed)}"
     return ConfigurationError(one_line(text, 1000))
 
 
@@ -317,13 +324,13 @@ def predict(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--cpus",
         metavar="N",
-        type=float,
+        type=of_number(float, "a number of CPUs, such as 16"),
         help="CPUs of the loader (default: those of the run, shared by its ranks)",
     )
     parser.add_argument(
         "--training-step",
         metavar="SECONDS",
-        type=float,
+        type=of_number(float, "seconds, such as 0.05"),
         help="of a training step, per batch, on an accelerator; 0 for none (default: the training step of the run)",
     )
     parser.add_argument(
@@ -371,13 +378,6 @@ def _print_each(
     for missing in errors:
         _note(f"nws_sweep: {missing}")
     return 1 if errors else 0
-
-
-def _percent(text: str) -> float:
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text}: must be a number above 0")
-    return value
 
 
 def help_(arguments: Sequence[str]) -> int:

@@ -72,6 +72,15 @@ def interval(estimate: Estimate | None) -> str:
     return f"{seconds(estimate.value, half_width)} ±{percent(half_width)}"
 
 
+def as_exact_as(value: float | None, estimate: Estimate | None) -> str:
+    """Seconds that are derived from an estimate, with the digits that its interval
+    leaves; beside a wide interval the ends, as ``interval`` gives them."""
+    half_width = uncertainty(estimate)
+    if value is None or estimate is None or half_width is None or half_width <= _WIDE:
+        return seconds(value, half_width)
+    return interval(estimate.scaled(value / estimate.value))
+
+
 def _between(low: float, high: float) -> str:
     """The ends of a wide interval in seconds, in the unit of the upper end."""
     if high > _TOLD * low:
@@ -106,10 +115,16 @@ def uncertainty(estimate: Estimate | None) -> float | None:
 
 
 def rate(estimate: Estimate | None) -> str:
-    """A rate with the digits that its interval leaves."""
+    """A rate with the digits that its interval leaves; a wide interval by its ends."""
     if estimate is None:
         return NOTHING
-    return number(estimate.value, uncertainty(estimate) or 0.0)
+    half_width = uncertainty(estimate) or 0.0
+    if half_width <= _WIDE:
+        return number(estimate.value, half_width)
+    low, high = estimate.ends
+    if high > _TOLD * low:
+        return UNKNOWN
+    return f"about {_roughly(low)} to {_roughly(high)}"
 
 
 def memory(value: float | None) -> str:

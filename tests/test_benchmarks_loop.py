@@ -16,7 +16,7 @@ PREDICTION = """\
 nws_sweep: the loader limits training: 80 % of the time is waiting for data   (Shards, shards.py:30)
   why    making samples takes 80 % of the time (3.87 s of 4.86 s)
   next   num_workers=7 saves 75 % (predicted)
-  cost   0.1 % of the time
+  cost   watching took 0.1 % of the time
   where 4.86 s went, with num_workers=4:
   making samples   80 %  3.87 s
   training step    15 %  708 ms

@@ -236,7 +236,7 @@ def test_a_program_that_ends_before_the_decision_gets_a_line(
     first, _, cost = line.partition("\n")
     ended = "not certain: training ended before more was timed"
     assert first.startswith(f"num_workers=0   {ended}   (Slow, test_calls.py:")
-    assert cost == "  cost   1 batch of training"
+    assert cost == "  cost   tuned during 1 batch of training"
     assert cast(Any, made).tuning.is_provisional
 
 

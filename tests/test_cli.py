@@ -278,7 +278,7 @@ def test_a_grid_in_a_folder_with_a_strange_name_is_announced_measured_reported_a
     assert composed.startswith("# @package data\nbatch_size: 8\n")
     fastest = shared_nws("best", grid, "--format", "overrides")
     assert (fastest.returncode, fastest.stdout.count("\n")) == (0, 1)
-    assert fastest.stderr.startswith("# of 4 configurations, ")
+    assert fastest.stderr.startswith("# of 4 combinations, ")
     (grid / "report.md").unlink()
     again = shared_nws("report", grid)
     assert (again.returncode, "vs 0 workers" in again.stdout) == (0, True)
@@ -314,8 +314,21 @@ def test_best_fails_with_a_line_where_the_search_was_ended_too_early(
     assert re.fullmatch(
         r"# .*undecided +only num_workers=0 was measured: .*\n", printed.err
     )
-    assert (printed.out == "") == (form not in ("json", "yaml"))
+    assert (printed.out == "") == (form != "json")
     assert "num_workers" not in printed.out
+
+
+@pytest.mark.parametrize("form", ["kwargs", "yaml"])
+def test_no_workers_of_a_search_that_was_cut_short_are_not_pasted(
+    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = search_result(trial(0, 8.0), trial(4, 16.0), stop_reason="")
+    folder = store_run(tmp_path, ended)
+    assert cli.run(["best", str(folder), "--format", form]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "num_workers=0 so far" in printed.err
+    assert "search longer, with a larger time limit" in printed.err
 
 
 @pytest.mark.extended
@@ -415,12 +428,12 @@ def test_a_value_may_contain_an_equals_sign_and_a_missing_value_is_not_null() ->
     [
         (
             ["batch_size=256", "pin_memory=false"],
-            "--where batch_size=256 --where pin_memory=false: no such configuration; allowed: dataset (photos), "
+            "--where batch_size=256 --where pin_memory=false: no such combination; allowed: dataset (photos), "
             "batch_size (256), pin_memory (true), prefetch_factor (4), patience (3)",
         ),
         (
             ["bach_size=64"],
-            "--where bach_size=64: no such configuration; allowed: dataset (photos), batch_size (64, 256), "
+            "--where bach_size=64: no such combination; allowed: dataset (photos), batch_size (64, 256), "
             "pin_memory (true, false), prefetch_factor (null, 4), patience (3)",
         ),
         (

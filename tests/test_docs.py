@@ -13,6 +13,7 @@ from PIL import Image
 import nws_sweep
 from nws_sweep import __version__
 from nws_sweep.config import schema
+from nws_sweep.programs import COMMANDS
 from nws_sweep.records import STRATEGIES, BatchCost, codec
 from scripts.pages import command_line, figures, reference
 from tests.conftest import ROOT
@@ -24,15 +25,20 @@ DOCUMENTS = [*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANG
 DOCUMENTS += sorted((ROOT / "docs").rglob("*.md"))
 FENCED = re.compile(r"^```bash\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # Removed: it would need a process of its own.
-TASKSET = re.compile(r"^taskset -c \S+ (?=python -m nws_sweep)")
-# Need a cluster; tests/cluster composes them.
-ON_CLUSTERS = "hydra/launcher="
+TASKSET = re.compile(r"^taskset -c \S+ (?=nws-sweep)")
+# ``-q`` and ``-v`` may stand before the command
+OF_PROGRAM = re.compile(rf"^nws-sweep (-\w )?({'|'.join(COMMANDS)})\b")
+ON_CLUSTERS = "hydra/launcher="  # tests/cluster composes these commands
+ELSEWHERE = (ON_CLUSTERS, "s3://")
+OF_MY_MODULE = re.compile(
+    r"^```python\n([^`]*^(?:def training_data|class MyStep)\b[^`]*)^```", re.MULTILINE
+)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 
 
 def every_command(documents: Sequence[Path] = DOCUMENTS) -> list[str]:
-    """Each distinct ``python -m nws_sweep`` line of the documents without its
-    comment."""
+    """Each distinct ``nws-sweep`` line of the documents without its comment, but those
+    that run a program."""
     blocks = [
         block for path in documents for block in FENCED.findall(path.read_text("utf-8"))
     ]
@@ -41,9 +47,8 @@ def every_command(documents: Sequence[Path] = DOCUMENTS) -> list[str]:
         for block in blocks
         for line in block.splitlines()
     ]
-    return list(
-        dict.fromkeys(line for line in lines if line.startswith("python -m nws_sweep"))
-    )
+    commands = [line for line in lines if line.startswith("nws-sweep")]
+    return list(dict.fromkeys(line for line in commands if not OF_PROGRAM.match(line)))
 
 
 EXPERIMENTS = {
@@ -109,7 +114,10 @@ def project(tmp_path: Path) -> Path:
         Image.new("RGB", (64, 48)).save(folder / "1.jpg")
     write_mnist(tmp_path / "data")
     module = "from tests.user_datasets import Plain\n\nclass MyDataset(Plain):\n    def __init__(self, root):\n"
-    (tmp_path / "my_module.py").write_text(f"{module}        super().__init__()\n")
+    shown = OF_MY_MODULE.findall((ROOT / "docs/guides/data.md").read_text("utf-8"))
+    assert len(shown) == 2
+    module += "\n".join(["        super().__init__()", *shown])
+    (tmp_path / "my_module.py").write_text(module)
     recorded = replace(
         recorded_trial(2, BatchCost(cpu_s=0.0, wait_s=0.064)),
         measurement=trial(2, 2.0).measurement,
@@ -124,9 +132,9 @@ def project(tmp_path: Path) -> Path:
 SHOWN_FIRST = every_command([ROOT / "README.md"])
 # By what is run of them; the first of several that differ in what shrinking replaces.
 DIFFERENT = {
-    tuple(shrunk(shlex.split(line)[3:])): line
+    tuple(shrunk(shlex.split(line)[1:])): line
     for line in reversed(every_command())
-    if ON_CLUSTERS not in line
+    if not any(place in line for place in ELSEWHERE)
 }
 
 
@@ -148,7 +156,7 @@ def test_every_command_of_the_documents_works(
     environment: dict[str, str],
     command: str,
 ) -> None:
-    arguments = shlex.split(command)[3:]
+    arguments = shlex.split(command)[1:]
     done = shared_process.run(shrunk(arguments), project, environment, whole_grid=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert done.stdout

@@ -31,10 +31,7 @@ _DISTURBANCES = (
     ),
 )
 _LONGEST_LIST = 300  # characters
-_STALE = (
-    "workers that persist keep their copy of the dataset: what your program changes in it between epochs "
-    "does not reach them"
-)
+_STALE = "persistent workers do not see what your program changes in the dataset between epochs"
 _WITHOUT_A_DEVICE = (NO_STEP, "nws_sweep.dataloading.training_steps.Sleep")
 
 

@@ -82,7 +82,7 @@ def compare(a: Summary, b: Summary, within: float) -> RunComparison:
     more than the share ``within`` (0.03 for 3 %) count as the same.
 
     Raises:
-        ConfigurationError: If no configuration is in both.
+        ConfigurationError: If no combination is in both.
     """
     columns = tuple(dict.fromkeys((*a.distinguishing, *b.distinguishing)))
     apart = bool(a.unlike_machines or b.unlike_machines)
@@ -96,7 +96,7 @@ def compare(a: Summary, b: Summary, within: float) -> RunComparison:
             for side in (in_a, in_b)
         )
         raise ConfigurationError(
-            f"no configuration is in both: A has {all_a}; B has {all_b}"
+            f"no combination is in both: A has {all_a}; B has {all_b}"
         )
     return RunComparison(
         a=a,
@@ -162,7 +162,7 @@ def _notes(
 ) -> Iterator[str]:
     for name, side in (("A", a), ("B", b)):
         if side.best is None:
-            yield f"no candidate could be measured in {name}"
+            yield f"nothing could be measured in {name}"
         elif side.status and side.status is not Status.MEASURED:
             yield f"{name} is {side.status.value}: {side.run.result.doubt}"
     if a.answer is None or b.answer is None:
@@ -176,7 +176,7 @@ def _about_times(times: Times | None) -> Iterator[str]:
     if times is None:
         yield "A and B have no comparable time"
     elif times.ratio.ends is None:
-        yield "inconclusive without intervals in A and B: too few windows or epochs were measured"
+        yield "inconclusive without intervals in A and B: too little was measured"
     if times and times.quantity is Quantity.SAMPLE:
         yield "the batch sizes differ, so times per sample are compared"
 

@@ -92,7 +92,7 @@ def _cpu(evidence: Evidence) -> str:
         limit = "the CPUs are busy"
     stage, cpu_s = evidence.dearest(computing=True), evidence.diagnosis.measured.cpu_s
     if stage:
-        takes = f"{_short(stage)} takes {share(stage.share)} of a sample"
+        takes = f"{stage.short_name} takes {share(stage.share)} of a sample"
         return f"{limit}: {takes}{_at(stage)}"
     if cpu_s:
         return f"{limit}: {roughly(cpu_s)} a batch"
@@ -104,7 +104,7 @@ def _latency(evidence: Evidence) -> str:
     waiting = share(mean.wait_s / mean.making_s if mean.making_s else 0.0)
     took = f"{waiting} of a batch's {roughly(mean.making_s)}"
     stage = evidence.dearest(computing=False)
-    where = f", in {_short(stage)}{_at(stage)}" if stage else ""
+    where = f", in {stage.short_name}{_at(stage)}" if stage else ""
     return f"loading waits: {took} is waiting for storage or the network{where}"
 
 
@@ -212,11 +212,11 @@ def _less_computing(evidence: Evidence) -> Iterator[Remedy]:
     if stage is None:
         more = f"transforms of half the cost, or {more},"
     elif stage.name != COLLATE or not worth_indexing(evidence.diagnosis.result):
-        cheaper = f"a cheaper {_short(stage)} saves up to {{}} of the epoch"
+        cheaper = f"a cheaper {stage.short_name} saves up to {{}} of the epoch"
         yield Remedy(cheaper, stage.saved or 0.0)
     saved = replayed.saved(Bottleneck.COMPETITION, cpus=cpus)
     if saved > 0:
-        yield Remedy(f"{more} save {{}}", saved)
+        yield Remedy(f"{more} save {{}} of the epoch", saved)
 
 
 def worth_indexing(result: SearchRecord) -> WholeBatches | None:
@@ -226,11 +226,6 @@ def worth_indexing(result: SearchRecord) -> WholeBatches | None:
     if indexed is None or indexed.samples_s < WORTH_A_CHANGE * indexed.whole_s:
         return None
     return indexed
-
-
-def _short(stage: Stage) -> str:
-    """The last two parts of its name, such as ``FakeData.__getitem__``."""
-    return ".".join(stage.name.split(".")[-2:])
 
 
 def _at(stage: Stage) -> str:

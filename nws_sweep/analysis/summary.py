@@ -251,6 +251,14 @@ class Summary:
         return tuple(name for name in self.varying if name != "dataset")
 
     @property
+    def of_datasets(self) -> tuple[str, ...]:
+        """The columns that distinguish datasets, such as ``dataset.root``: times of two
+        datasets are never compared."""
+        return tuple(
+            name for name in self.distinguishing if name.partition(".")[0] == "dataset"
+        )
+
+    @property
     def all_warnings(self) -> tuple[str, ...]:
         """Warnings of the run, then those of each configuration with its label."""
         lines = [*self.warnings]

@@ -69,6 +69,14 @@ class Ratio:
         return f"{times}as fast as {compared} {between}".rstrip()
 
     @property
+    def times_as_long(self) -> str:
+        """How long the other takes: ``1.9 times as long (1.6 to 2.2)``."""
+        number, between = self._texts
+        if not number:
+            return f"{between} times as long"
+        return f"{number} times as long {between}".rstrip()
+
+    @property
     def _texts(self) -> tuple[str, str]:
         """The ratio, and its interval in brackets, empty if there is none; or no ratio
         and a wide interval."""
@@ -80,10 +88,8 @@ class Ratio:
         return ("", between)
 
     def __str__(self) -> str:
-        if self.ends is None:
-            return f"{self.value:.2f}"
-        low, high = self.ends
-        return f"{self.value:.2f} ({low:.2f} to {high:.2f})"
+        """The ratio and its interval, such as ``1.9 (1.6 to 2.2)``."""
+        return " ".join(filter(None, self._texts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,7 +55,8 @@ def as_fast(summary: Summary) -> list[Twins]:
     matter: their answers are equal, and the intervals of their times overlap."""
     rows = [Twins((configuration,)) for configuration in summary.configurations]
     for column in summary.distinguishing:
-        if column != "dataset" and all(row.values(column) for row in rows):
+        is_of_dataset = column in summary.of_datasets
+        if not is_of_dataset and all(row.values(column) for row in rows):
             others = [name for name in summary.varying if name != column]
             rows = _joined(rows, others)
     return rows

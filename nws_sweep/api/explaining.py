@@ -17,8 +17,8 @@ def explain(
     """Says which functions make a sample expensive, and what the epoch would take if
     one of them took no time.
 
-    The calls of one batch of each of the first workers are timed while a search
-    measures; nothing of the dataset is changed.
+    Some calls of the first workers are timed while a search measures; nothing of the
+    dataset is changed.
 
     Args:
         loader: A DataLoader, a dataset or a function that makes one, as for ``search``;

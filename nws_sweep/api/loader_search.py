@@ -101,9 +101,11 @@ class LoaderSearch:
                 f"the dataset was not made within {units.seconds(START_LIMIT_S)}"
             ) from None
         if is_stored:
-            answer = f"{self._input.name}: {snippets.answer_line(record)}"
-            when = f"measured on {units.moment(record.started_at)}"
-            self._reporter.answer(f"{answer}; {when}, reuse=False measures again")
+            name, when = self._input.name, units.moment(record.started_at)
+            self._reporter.answer(f"{name}: {snippets.answer_line(record)}")
+            self._reporter.note(
+                f"{name}: measured on {when}; reuse=False measures again"
+            )
         return record, is_stored
 
     def _measure(self, start: SearchRecord) -> SearchRecord:

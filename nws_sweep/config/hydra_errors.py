@@ -82,7 +82,7 @@ def _about_override(error: Exception, overrides: Sequence[str]) -> str | None:
     if match := re.match(r"Ambiguous value for argument '(.*)'", str(error)):
         key, _, values = match[1].partition("=")
         if key == "num_workers":
-            return f"{match[1]}: the candidates of a search are a list, num_workers=[{values}]"
+            return f"{match[1]}: the numbers of a search are a list, num_workers=[{values}]"
         return f"{match[1]}: several values are a grid, which needs -m"
     return None
 

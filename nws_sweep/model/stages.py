@@ -71,6 +71,11 @@ class Stage:
     epoch_without_s: Estimate | None = None
 
     @property
+    def short_name(self) -> str:
+        """The last two parts of the name, such as ``FakeData.__getitem__``."""
+        return ".".join(self.name.split(".")[-2:])
+
+    @property
     def place(self) -> str:
         """Names the file and the line, such as ``data.py:40``; empty without a file, as
         in a notebook."""

@@ -15,6 +15,8 @@ from nws_sweep.online.loader_state import LoaderState
 from nws_sweep.records import Account, LoaderSettings
 from nws_sweep.system import accelerator
 
+_MOST_TIED = 3  # names of settings that are as fast
+
 
 def tell(state: LoaderState) -> None:
     """Says what was found, with the dataset and the place of the training loop."""
@@ -71,7 +73,7 @@ def details(state: LoaderState) -> Iterator[str]:
 
 def _gain(state: LoaderState) -> str:
     """How much faster the settings are than those of the program, or than the fastest
-    others; empty if nothing else was measured."""
+    others, and what is as fast; empty if nothing else was measured."""
     measured = dict(state.times.measured)
     current = measured.pop(state.current, None)
     if current is None or not measured:
@@ -79,13 +81,20 @@ def _gain(state: LoaderState) -> str:
     compared = state.base
     if compared not in measured:
         compared = min(measured, key=lambda settings: measured[settings].batch_s)
-    gains = [_ratio(state, compared).as_fast_as(texts.short(compared, state.current))]
+    close = math.log1p(state.configuration.search.tolerance)
+    gain, name = _ratio(state, compared), texts.short(compared, state.current)
+    text = gain.as_fast_as(name)
     del measured[compared]
+    tied = []
     for settings in measured:
-        distance = abs(_ratio(state, settings).log)
-        if distance <= math.log1p(state.configuration.search.tolerance):
-            gains.append(f"as fast as {texts.short(settings, state.current)}")
-    return ", ".join(gains)
+        if abs(_ratio(state, settings).log) <= close:
+            tied.append(texts.short(settings, state.current))
+    if tied:
+        text += f", as fast as {units.listed(tied, _MOST_TIED)}"
+    # as of a search: the interval has 1 in it, and is wider than the tolerance
+    if gain.half_width is not None and gain.half_width > max(abs(gain.log), close):
+        text += f"; not certain: {name} may be as fast"
+    return text
 
 
 def _ratio(state: LoaderState, compared: LoaderSettings) -> Ratio:
@@ -105,5 +114,5 @@ def _cost(state: LoaderState) -> str:
     length = state.batches_per_epoch
     if length and state.batches >= length:
         epochs = float(f"{state.batches / length:.2g}")
-        return f"{units.counted(epochs, 'epoch')} of training"
-    return f"{units.counted(state.batches, 'batch')} of training"
+        return f"tuned during {units.counted(epochs, 'epoch')} of training"
+    return f"tuned during {units.counted(state.batches, 'batch')} of training"

@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader
 
 from nws_sweep.dataloading import loaders
 from nws_sweep.errors import one_line
+from nws_sweep.model import choice
 from nws_sweep.online.index_stream import IndexStream
 from nws_sweep.online.plan import Plan
 from nws_sweep.online.pool import Pool
@@ -29,6 +30,15 @@ class Change:
     pool: Pool
     # the pool has taken over the index lists; the one before has only what it has drawn
     draws: bool = False
+
+
+def is_at_its_best(tuner: Tuner) -> bool:
+    """Whether none of the settings that were measured are better than those in use; of
+    several ranks, which must agree, unknown."""
+    times_s, tolerance = tuner.times.batch_s, tuner.configuration.search.tolerance
+    if tuner.others is not None:
+        return False
+    return not times_s or choice.choose(times_s, tolerance) == tuner.current
 
 
 class PoolSequence:
@@ -205,9 +215,11 @@ class PoolSequence:
         if failure := change.pool.failure:
             self.abandon()
             workers = change.plan.settings.num_workers
-            self._tuner.give_up(
-                f"num_workers={workers} could not be started: {failure}"
-            )
+            reason = f"num_workers={workers} could not be started: {failure}"
+            if is_at_its_best(self._tuner):
+                self._tuner.decide(reason)
+            else:
+                self._tuner.give_up(reason)
         elif change.pool.is_ready:
             self.current.feed.is_open = False
             change.pool.take_over()

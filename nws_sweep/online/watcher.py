@@ -133,7 +133,7 @@ class Watcher(Tuner):
             note=note,
             why=accounts.cause(account, part, details),
             remedies=remedies,
-            cost=f"{units.percent(max(0.001, watching_s / of_epoch.total_s))} of the time",
+            cost=f"watching took {units.percent(max(0.001, watching_s / of_epoch.total_s))} of the time",
         )
 
     def _unknown(self, measured: Measured | None) -> Answer:
@@ -198,4 +198,4 @@ def _dearest(trial: Trial) -> str:
     stage = stages[0]
     place = f", {stage.place}" if stage.place else ""
     larger = "; fewer and larger tensors take less" if stage.name == COPY else ""
-    return f"most of it {stage.name} ({units.share(stage.share)}{place}){larger}"
+    return f"most of it {stage.short_name} ({units.share(stage.share)}{place}){larger}"

@@ -10,7 +10,12 @@ from typing import Any
 
 from nws_sweep import verbosity
 from nws_sweep.analysis.summary import summarise_record
-from nws_sweep.config.options import OptionParser, not_empty
+from nws_sweep.config.options import (
+    OptionParser,
+    not_a_program,
+    not_empty,
+    of_number,
+)
 from nws_sweep.config.schema import is_seconds
 from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.programs import script
@@ -51,6 +56,8 @@ def run(arguments: Sequence[str]) -> int:
             raise ConfigurationError(
                 f"{name}: name a program, as in nws-sweep {name} train.py ARGUMENTS"
             )
+        if not options.module and (wrong := not_a_program(options.program)):
+            raise ConfigurationError(wrong)
         program_of = script.of_module if options.module else script.of_file
         program = program_of(options.program[0])
         hook = _hook(name, options)
@@ -87,7 +94,10 @@ def _blame_order(
 def parser_of(command: str) -> OptionParser:
     """Makes the parser of a command of ``programs.COMMANDS``."""
     parser = OptionParser(
-        f"nws-sweep {command}", description=_ABOUT[command], allow_abbrev=False
+        f"nws-sweep {command}",
+        unknown="--help lists the options; options of a program stand behind the program",
+        description=_ABOUT[command],
+        allow_abbrev=False,
     )
     parser.add_argument(
         "--loader",
@@ -124,14 +134,9 @@ def _numbers(text: str) -> list[int]:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-def _seconds(text: str) -> float:
-    if not is_seconds(value := float(text)):
-        raise argparse.ArgumentTypeError(f"{text}: must be seconds of at least 0")
-    return value
-
-
+_SECONDS = of_number(float, "seconds of at least 0, such as 0.05", is_seconds)
 _MOST: Mapping[str, Any] = {
-    "type": int,
+    "type": of_number(int, "an integer, such as 8"),
     "metavar": "N",
     "help": "maximum number of workers",
 }
@@ -139,16 +144,16 @@ _OF_SEARCH: Mapping[str, Mapping[str, Any]] = {
     "num_workers": {
         "type": _numbers,
         "metavar": "LIST",
-        "help": "the candidates, such as 0,4,8 or 0..16",
+        "help": "the numbers to measure, such as 0,4,8 or 0..16",
     },
     "max_workers": _MOST,
     "training_step": {
-        "type": _seconds,
+        "type": _SECONDS,
         "metavar": "SECONDS",
         "help": "of a step, per batch (default: none)",
     },
     "time_limit_s": {
-        "type": _seconds,
+        "type": _SECONDS,
         "metavar": "SECONDS",
         "help": "of the search (default: 60)",
     },

@@ -129,8 +129,7 @@ def _time(row: Predicted) -> str:
     """The measured time, or the predicted one without it."""
     if row.measured_s is None or row.measured is None:
         return f"{units.interval(row.cost_s)} (predicted)"
-    uncertainty = units.uncertainty(row.measured.batch_s)
-    return f"{units.seconds(row.measured_s, uncertainty)} (measured)"
+    return f"{units.as_exact_as(row.measured_s, row.measured.batch_s)} (measured)"
 
 
 def _source(recorded: WhatIf, best: QueueSettings, varied: Sequence[str]) -> str:
@@ -160,7 +159,9 @@ def _table(rows: Sequence[Predicted], varied: Sequence[str]) -> str:
                 *(shown(getattr(row.settings, name)) for name in names),
                 units.interval(measured.batch_s if measured else None),
                 units.interval(row.batch_s),
-                units.seconds(measured.epoch_s if measured else None),
+                units.as_exact_as(measured.epoch_s, measured.batch_s)
+                if measured
+                else units.NOTHING,
                 units.interval(row.epoch_s),
                 units.number(row.samples_per_s, units.uncertainty(row.batch_s)),
             ]
@@ -180,10 +181,11 @@ def _sizing(
     answer = f"{few} {'keeps' if cpus == 1 else 'keep'} the training step busy"
     if batch_s > recorded.step_s * (1 + recorded.tolerance):
         answer = f"{few} {'is' if cpus == 1 else 'are'} as fast as any, though the training step waits"
-    line = f"{answer}: {units.seconds(batch_s)} a batch with num_workers={num_workers}"
+    pace = units.seconds(batch_s, units.ROUGHLY)
+    line = f"{answer}: {pace} a batch with num_workers={num_workers}"
     if len(paces) > 1:
         _, (slower_s, _) = paces[-2]
-        line += f", {units.seconds(slower_s)} with {cpus // 2}"
+        line += f", {units.seconds(slower_s, units.ROUGHLY)} with {cpus // 2}"
     yield line
 
 
@@ -214,7 +216,7 @@ def _compared(comparison: RunComparison, verdicts: Mapping[str, int]) -> str:
     (pair,) = comparison.pairs
     if pair.times is None or pair.change is None:
         return f"B against A: {_verdict(pair)}"
-    return f"{_IN_WORDS[pair.change]}: {pair.times.ratio} times the time"
+    return f"{_IN_WORDS[pair.change]}: it takes {pair.times.ratio.times_as_long}"
 
 
 def _row(pair: Pair) -> list[str]:

@@ -143,7 +143,7 @@ def _cells(stage: Stage) -> list[str]:
     return [
         stage.label,
         units.share(stage.share),
-        units.seconds(stage.seconds),
+        units.seconds(stage.seconds, units.ROUGHLY),
         units.share(stage.cpu_share),
         units.interval(stage.epoch_without_s),
         units.NOTHING if workers is None else str(workers),
@@ -216,23 +216,27 @@ def _cheaper(stage: Stage) -> str:
 
 def _named(stage: Stage) -> str:
     if stage.place:
-        return f"{stage.name} ({stage.place})"
-    return stage.name
+        return f"{stage.short_name} ({stage.place})"
+    return stage.short_name
 
 
 def _evidence(stages: Sequence[Stage], stage: Stage) -> str:
     """The share of a sample's time that a stage takes."""
     sample_s = stages[0].seconds / stages[0].share
-    takes = f"{stage.name} takes {units.share(stage.share)} of a sample"
-    times = f"{units.seconds(stage.seconds)} of {units.seconds(sample_s)}"
-    return f"{takes} ({times}), {units.share(stage.cpu_share)} of it on a CPU"
+    times = [
+        units.seconds(time_s, units.ROUGHLY) for time_s in (stage.seconds, sample_s)
+    ]
+    takes = f"{stage.short_name} takes {units.share(stage.share)} of a sample"
+    return (
+        f"{takes} ({' of '.join(times)}), {units.share(stage.cpu_share)} of it on a CPU"
+    )
 
 
 def _fewer_workers(stages: Sequence[Stage], num_workers: int) -> tuple[str, ...]:
     """How many workers would do without the stage that needs most of them; empty if
     none does."""
     needed = [
-        (stage.workers_without, stage.name)
+        (stage.workers_without, stage.short_name)
         for stage in stages
         if stage.workers_without is not None
     ]

@@ -96,17 +96,17 @@ def render(summary: Summary, format_name: str, key: str | None = None) -> Snippe
         return _of_single(summary.configurations[0], format_name, key)
     fastest = summary.fastest
     # samples of two datasets cannot be compared
-    if fastest is None or "dataset" in summary.distinguishing:
+    if fastest is None or summary.of_datasets:
         varying = ""
         if summary.distinguishing:
             varying = f" ({', '.join(summary.distinguishing)})"
         raise ConfigurationError(
-            f"--format {format_name}: holds one configuration, but there are {number}; "
+            f"--format {format_name}: holds one combination, but there are {number}; "
             f"pick one with --where KEY=VALUE{varying}, or pass its folder"
         )
     rendered = _of_single(fastest, format_name, key)
     comments = [
-        f"of {number} configurations, {fastest.label} loads the most {summary.rate_unit}; --where chooses another"
+        f"of {number} combinations, {fastest.label} loads the most {summary.rate_unit}; --where chooses another"
     ]
     if summary.unlike_machines:
         comments.append(summary.unlike_machines)
@@ -125,7 +125,10 @@ def _of_all(summary: Summary, format_name: str) -> Snippet:
         return Snippet(text=text, comments=_labelled(summary, _of_ranks))
     is_grid = summary.stored.is_grid
     if format_name == "yaml" and not is_grid:
-        return best_file(summary.configurations[0])
+        (configuration,) = summary.configurations
+        if reason := _reason_against(configuration):
+            return _nothing(configuration, reason)
+        return best_file(configuration)
     mappings = [as_mapping(configuration) for configuration in summary.configurations]
     document = mappings if is_grid else mappings[0]
     text = f"{json.dumps(document, indent=2)}\n"
@@ -156,7 +159,7 @@ def _of_single(
     configuration: ConfigurationSummary, format_name: str, key: str | None
 ) -> Snippet:
     if reason := _reason_against(configuration):
-        return Snippet(text="", comments=(f"{configuration.label}: {reason}",))
+        return _nothing(configuration, reason)
     settings = best_settings(configuration) or {}
     if key is not None and configuration.project is not None:
         project_keys.refuse_mapping(settings, configuration.project, key)
@@ -176,6 +179,10 @@ def _of_single(
         line = overrides_in_place(configuration)
         comments += left_out(configuration)
     return Snippet(text=f"{line}\n" if line else "", comments=tuple(comments))
+
+
+def _nothing(configuration: ConfigurationSummary, reason: str) -> Snippet:
+    return Snippet(text="", comments=(f"{configuration.label}: {reason}",))
 
 
 def _reason_against(configuration: ConfigurationSummary) -> str:

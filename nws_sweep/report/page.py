@@ -27,8 +27,6 @@ from nws_sweep.report.plots import facets
 # title, a description with its figures, and the PNG, which has an SVG beside it
 Picture = tuple[str, str, Path]
 
-_IN_WORDS = {"dataset": "dataset", "batch_size": "batch size"}
-
 
 def setting(configuration: ConfigurationSummary) -> str:
     """Names the recommended setting of a configuration, such as ``num_workers=4``;
@@ -60,7 +58,7 @@ def heading(summary: Summary) -> str:
     if not shown:
         return "Nothing could be measured"
     if count > 1:
-        names = [_IN_WORDS[name] for name in _fixed(summary)]
+        names = _in_words(summary)
         which = f"each {' and '.join(names)}"
         if count > len(shown):
             several = " and ".join(f"{name}s" for name in names)
@@ -68,7 +66,11 @@ def heading(summary: Summary) -> str:
         return f"The fastest settings for {which}"
     if len(summary.configurations) > 1:
         return f"The fastest of {len(summary.configurations)} combinations"
-    return "Set this" if shown[0].configuration.answer else "Undecided"
+    if shown[0].configuration.answer is None:
+        return "Undecided"
+    if formats.is_too_early(shown[0].configuration):
+        return "Not certain yet"
+    return "Set this"
 
 
 def cards(summary: Summary) -> list[Card]:
@@ -101,7 +103,16 @@ def _choices(summary: Summary) -> dict[tuple[Any, ...], list[Twins]]:
 
 def _fixed(summary: Summary) -> list[str]:
     """The axes that change what is trained, which nws_sweep does not choose."""
-    return [name for name in _IN_WORDS if name in summary.distinguishing]
+    sizes = [name for name in summary.distinguishing if name == "batch_size"]
+    return [*summary.of_datasets, *sizes]
+
+
+def _in_words(summary: Summary) -> list[str]:
+    """Names what nws_sweep does not choose: ``dataset``, ``batch size``."""
+    names = ["dataset"] if summary.of_datasets else []
+    if "batch_size" in summary.distinguishing:
+        names.append("batch size")
+    return names
 
 
 def report(summary: Summary, pictures: Sequence[Picture]) -> str:

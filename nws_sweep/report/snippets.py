@@ -67,13 +67,12 @@ def of_trial(trial: Trial, result: SearchRecord) -> TrialCells:
     measurement = trial.measurement
     if measurement is None:
         return TrialCells(candidate, state=state)
-    uncertainty = units.uncertainty(measurement.batch_s)
     return TrialCells(
         candidate=candidate,
         batch=units.interval(measurement.batch_s),
         rate=units.rate(rate(trial, result)),
         startup=units.seconds(measurement.startup_s, units.ROUGHLY),
-        epoch=units.seconds(measurement.epoch_s, uncertainty),
+        epoch=units.as_exact_as(measurement.epoch_s, measurement.batch_s),
         waiting=units.share(measurement.stall_fraction),
         memory=units.memory(measurement.memory_bytes),
         windows=str(measurement.batch_s.n) if measurement.batch_s else "0",

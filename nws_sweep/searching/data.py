@@ -116,7 +116,7 @@ class Data:
         candidate.must_restart = not candidate.is_finished
         line = (
             f"an epoch reads {units.memory(epoch_bytes)}, more than the free memory ({units.memory(free_bytes)}): each "
-            "candidate reads other batches, so that none finds them in the page cache"
+            "number of workers reads other batches, so that none finds them in the page cache"
         )
         candidate.note(line)
         return line

@@ -294,7 +294,7 @@ class SliceTaker:
     def _note_start(self, took_s: float) -> None:
         """Notes a slow start of a trial process."""
         if took_s > STALL_S:
-            took = f"starting a trial process took {units.seconds(took_s)}"
+            took = f"starting a process took {units.seconds(took_s)}"
             self.observer.note(
                 f"{took}, which time_limit_s does not count: torch is imported, the dataset is made"
             )

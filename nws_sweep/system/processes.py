@@ -31,7 +31,7 @@ ENDING_SIGNALS = (
     signal.SIGTERM,
     *filter(None, [getattr(signal, "SIGHUP", None)]),
 )
-_NOTICE = b"\nnws_sweep: Finishing the current window and writing the report. Press Ctrl-C again to stop now.\n"
+_NOTICE = b"\nnws_sweep: Finishing the current measurement and writing the report. Press Ctrl-C again to stop now.\n"
 GONE_WITHIN_S, _CLOSED_WITHIN_S = 5.0, 1.0
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
 POLL_S = 0.002  # between two looks at a process that is waited for

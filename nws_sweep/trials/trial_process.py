@@ -318,9 +318,7 @@ class ChildProcess(TrialProcess):
                 raise TimeLimitReached
             if remaining_s == 0:
                 limit = f"measure.kill_after_s={self._supervision.kill_after_s:g} s"
-                raise TrialTimeout(
-                    f"not finished within {limit}; the candidate was killed"
-                )
+                raise TrialTimeout(f"not finished within {limit}; it was killed")
             began_s = time.perf_counter()
             check_memory(
                 [self.pid, *self.beside],
@@ -384,7 +382,7 @@ def check_memory(
             usage.memory(usage.family(pid), shares_dataset=shares_dataset)[1] or 0
             for pid in pids
         )
-        resources.check_budget(held_bytes, budget_bytes, "; the candidate was killed")
+        resources.check_budget(held_bytes, budget_bytes, "; it was killed")
 
 
 class ProcessWithBackground(ChildProcess):

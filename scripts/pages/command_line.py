@@ -21,7 +21,7 @@ commands.
 
 ```bash
 nws-sweep search train.py
-python -m nws_sweep batch_size=64 pin_memory=true
+nws-sweep batch_size=64 pin_memory=true
 ```
 
 `key=value` in place of a command searches: all arguments are then overrides of the
@@ -39,7 +39,8 @@ _STATUS = """\
 |---|---|
 | 0 | everything was measured, or a time limit ended the search with an answer |
 | 1 | something failed or was skipped, or an answer is undecided: the report names it and the reason |
-| 1 of `search` and `explain` of a program, and `+nws_sweep=search` | also: the search failed, or found no DataLoader |
+| 1 of `search` and `explain` of a program | also: the search failed, or found no DataLoader |
+| 1 of `+nws_sweep=search` | the search failed, or found no DataLoader |
 | of `autotune` and `watch` | that of the program |
 | 1 of `best`, `predict`, `explain DIR` | a configuration has no best setting, no recorded costs or no timed calls |
 | 2 of `predict`, `explain DIR` | no configuration has any |

@@ -23,10 +23,10 @@ PAGE = ROOT / "docs" / "reference" / "config.md"
 _INTRODUCTION = """\
 # Configuration reference
 
-Every value and every group of options. `python -m nws_sweep --help` shows the values of this machine.
+Every value and every group of options. `nws-sweep --help` shows the values of this machine.
 
 ```bash
-python -m nws_sweep -m batch_size=64,256 measure=quick
+nws-sweep -m batch_size=64,256 measure=quick
 ```"""
 _VALUES = """\
 ## Values

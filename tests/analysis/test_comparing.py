@@ -142,7 +142,7 @@ def test_configurations_of_equal_columns_are_compared_in_the_order_of_a_and_the_
         Change.SLOWER,
         Change.SAME,
     ]
-    line = "^no configuration is in both: A has batch_size=8, batch_size=16; B has batch_size=32$"
+    line = "^no combination is in both: A has batch_size=8, batch_size=16; B has batch_size=32$"
     with pytest.raises(ConfigurationError, match=line):
         compare(grid(b8=1.0, b16=1.0), grid(b32=1.0), LIMIT)
 
@@ -228,10 +228,10 @@ WHOLE = [
         (found(1.0), LARGER_BATCHES, (Quantity.SAMPLE, 1 / 128), "faster",
          "the batch sizes differ, so times per sample are compared"),
         (found(1.0), PERSISTENT, (Quantity.EPOCH, 1.0), "same", ""),
-        (found(1.0), BROKEN, None, "failed in B", "no candidate could be measured in B"),
-        (BROKEN, found(1.0), None, "failed in A", "no candidate could be measured in A"),
+        (found(1.0), BROKEN, None, "failed in B", "nothing could be measured in B"),
+        (BROKEN, found(1.0), None, "failed in A", "nothing could be measured in A"),
         (*WHOLE, (Quantity.EPOCH, 9.0), "inconclusive",
-         "inconclusive without intervals in A and B: too few windows or epochs were measured"),
+         "inconclusive without intervals in A and B: too little was measured"),
         (found(1.0), search_result(endless_trial(2, 1.0), stop_reason=""), (Quantity.BATCH, 1.0), "inconclusive",
          "B is provisional: the search did not finish"),
         (search_result(endless_trial(2, 1.0)), WHOLE[0], None, "inconclusive", "A and B have no comparable time"),
@@ -354,7 +354,7 @@ def test_a_single_pair_is_answered_by_its_ratio() -> None:
         compare(grid(b8=1.0), grid(b8=2.0), LIMIT)
     ).splitlines()
     assert lines[:2] == [
-        "B is slower than A: 2.00 (2.00 to 2.00) times the time",
+        "B is slower than A: it takes 2.00 times as long (2.00 to 2.00)",
         "why    to be slower or faster, the whole 95 % interval lies beyond 3 %; to be the same, within",
     ]
 
@@ -379,5 +379,5 @@ def test_the_command_compares_two_folders_and_sets_the_exit_status(
     out, err = capsys.readouterr()
     assert (out, err.partition(";")[0]) == (
         "",
-        f"nws_sweep: {run}: --where batch_size=8: no such configuration",
+        f"nws_sweep: {run}: --where batch_size=8: no such combination",
     )

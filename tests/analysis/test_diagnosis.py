@@ -180,7 +180,7 @@ MOVING = BatchCost(0.001, 0.0, copy_s=0.0015)
          "loading waits: N % of a batch's 32 ms is waiting for storage or the network | faster storage, or a cache, "
          "saves up to N % of the epoch; num_workers=64 saves N % of the epoch: raise max_workers"),
         (COMPUTING, [Bottleneck.CPU], 0.87,
-         "the CPUs are busy: 16 ms a batch | transforms of half the cost, or 4 CPUs, save N %"),
+         "the CPUs are busy: 16 ms a batch | transforms of half the cost, or 4 CPUs, save N % of the epoch"),
         (Workload(cost=MOVING, loop=replace(START, receive_s=0.0015)), [], None,
          "a batch is loaded in 1.00 ms ±2.N %; moving it from a worker takes 3.0 ms | "),
         (Workload(cost=BatchCost(0.012, 0.0, copy_s=0.0005), cores=64, loop=replace(START, receive_s=0.002)),

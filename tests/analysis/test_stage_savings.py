@@ -170,7 +170,7 @@ def test_a_stage_that_costs_workers_but_no_time_is_said_so() -> None:
     saving = replace(stage, saved=0.38, workers_without=3)
     lines = [
         "a cheaper read saves up to 38 % of an epoch with num_workers=8",
-        "why    read takes 60 % of a sample (3.00 ms of 5.00 ms), 10 % of it on a CPU",
+        "why    read takes 60 % of a sample (3.0 ms of 5.0 ms), 10 % of it on a CPU",
         "next   without read 3 workers would do instead of 8",
         "cost   6.2 s",
     ]

@@ -215,10 +215,7 @@ def test_what_takes_the_answer_back_most_is_its_note(
 def test_workers_that_persist_by_choice_of_the_search_are_noted() -> None:
     persistent = trial(2, 1.0, settings=loader_settings(2, persistent_workers=True))
     busy = replace(persistent, noise=Noise(other_cpus=2.0))
-    stale = (
-        "workers that persist keep their copy of the dataset: what your program changes "
-        "in it between epochs does not reach them"
-    )
+    stale = "persistent workers do not see what your program changes in the dataset between epochs"
     assert only(persistent).conclusion.note == stale
     load, also = only(busy).conclusion.note.split("; ")
     assert (load[:18], also) == ("other programs use", stale)

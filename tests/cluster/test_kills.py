@@ -119,7 +119,7 @@ def test_a_signal_leads_to_the_report(
             one.send_signal(number)
     status, printed = program.end_of(process)
     assert status == 128 + number, printed
-    assert whom != "it" or "Finishing the current window" in printed
+    assert whom != "it" or "Finishing the current measurement" in printed
     assert "\nreport " in printed
     assert "did not finish" in (out / "report.md").read_text("utf-8")
     before = finished_trials(out)

@@ -124,7 +124,7 @@ _OUT_OF_RANGE = {
         ("measure=quik", "measure=quik: must be one of default, epoch, quick, rigorous"),
         ("dataset=/", "dataset=/: a folder is dataset=image_folder dataset.root=/"),
         ("batch_size=64,256", "batch_size=64,256: several values are a grid, which needs -m"),
-        ("num_workers=0,4", "num_workers=0,4: the candidates of a search are a list, num_workers=[0,4]"),
+        ("num_workers=0,4", "num_workers=0,4: the numbers of a search are a list, num_workers=[0,4]"),
         ("in_ordr=false", "in_ordr=false: there is no key in_ordr; did you mean in_order?"),
         ("search.max_workers=4", "search.max_workers=4: there is no key search.max_workers; did you mean max_workers?"),
         ("+budget=10", "+budget=10: there is no key budget; did you mean time_limit_s?"),

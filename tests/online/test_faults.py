@@ -225,6 +225,21 @@ def test_an_epoch_begins_with_the_programs_workers_if_others_cannot_be_started(
     assert tuned.tuning.reason == "an epoch could not begin: OSError: no more processes"
 
 
+def test_workers_in_use_stay_if_others_cannot_be_started_within_an_epoch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def failure(made: Pool) -> str:
+        return "no more processes" if made.settings.num_workers == 3 else ""
+
+    monkeypatch.setattr(Pool, "failure", property(failure))
+    plain = DataLoader(Items(60), batch_size=2, num_workers=1)
+    tuned = scripted(plain, {(0, 2): 2, (0, 12): 3})
+    assert torch.cat([indices for indices, _ in tuned]).tolist() == list(range(60))
+    assert tuned.num_workers == 2
+    reason = "num_workers=3 could not be started: no more processes"
+    assert tuned.tuning.reason == reason
+
+
 @pytest.mark.parametrize(
     "clock",
     [

@@ -12,6 +12,7 @@ from nws_sweep.online.autotune import record
 from nws_sweep.online.decision import Keep
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
+from nws_sweep.online.pool_sequence import is_at_its_best
 from nws_sweep.online.tuner import Tuner, decision_for
 from nws_sweep.records import (
     Account,
@@ -294,6 +295,21 @@ def test_the_best_of_several_settings_that_were_tried_is_used_in_the_end() -> No
     measured_s = one.times.batch_s
     assert measured_s[one.current] == min(measured_s.values())
     assert one.tuning.is_decided
+
+
+@pytest.mark.parametrize(("batch_4_s", "is_better"), [(0.02, True), (0.2, False)])
+def test_settings_in_use_are_the_best_if_none_that_were_measured_are_better(
+    batch_4_s: float, is_better: bool
+) -> None:
+    tuned = tuner(batch_s=lambda settings: batch_4_s if settings.num_workers else 0.1)
+    assert is_at_its_best(tuned)  # nothing was measured
+    tuned.observe()
+    plan = tuned.plan(100)
+    assert plan is not None
+    tuned.switched(plan, 100)
+    tuned.observe()
+    tuned.plan(200)
+    assert is_at_its_best(tuned) == is_better
 
 
 def test_a_loader_that_cannot_change_in_an_epoch_changes_before_the_next_one() -> None:

@@ -264,6 +264,14 @@ def test_a_search_without_a_training_is_an_error(
             "missing.py: no such file; expected a program, such as train.py, or -m MODULE",
         ),
         (
+            ["search", "dataset=photos", "batch_size=8"],
+            "dataset=photos: a setting, but no program; did you mean `nws-sweep dataset=photos batch_size=8`?",
+        ),
+        (
+            ["search", "tests"],
+            "tests: a folder; did you mean `nws-sweep dataset=image_folder dataset.root=tests`?",
+        ),
+        (
             ["watch", "-m", "tests.missing"],
             "-m tests.missing: no such module, or a package without __main__",
         ),
@@ -274,6 +282,32 @@ def test_wrong_usage_is_a_line(
 ) -> None:
     assert command.run(words) == 2
     assert capsys.readouterr().err.startswith(f"nws_sweep: {line}")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["search", "--time-limit", "30s", "train.py"],
+            "argument --time-limit: 30s: must be seconds of at least 0, such as 0.05",
+        ),
+        (
+            ["autotune", "--max-workers", "many", "train.py"],
+            "argument --max-workers: many: must be an integer, such as 8",
+        ),
+        (
+            ["watch", "--epochs", "1", "train.py"],
+            "unrecognized arguments: --epochs; --help lists the options; options of a program stand behind the program",
+        ),
+    ],
+)
+def test_a_wrong_option_is_told_what_is_allowed(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command.run(words)
+    assert ended.value.code == 2
+    assert f": {message}" in capsys.readouterr().err
 
 
 def test_a_program_that_refuses_options_of_ours_is_told_where_they_stand(

@@ -245,7 +245,9 @@ def test_an_undecided_run_has_settings_in_no_format(tmp_path: Path) -> None:
     assert [row[1] for row in snippets.best_table(both)[1:]] == ["undecided", "4"]
 
 
-@pytest.mark.parametrize("form", ["overrides", "kwargs", "lightning", "transformers"])
+@pytest.mark.parametrize(
+    "form", ["overrides", "kwargs", "lightning", "transformers", "yaml"]
+)
 def test_no_workers_are_not_pasted_from_a_search_that_was_cut_short(form: str) -> None:
     ended = search_result(trial(0, 8.0), trial(4, 16.0), stop_reason="")
     rendered = formats.render(summary_of_run(ended), form)
@@ -331,7 +333,7 @@ def test_formats_to_paste_hold_the_chosen_or_the_fastest_configuration_of_a_data
     assert formats.render(chosen, *form).text == formats.render(run(), *form).text
     fastest = formats.render(grid(), *form)
     assert fastest.text == formats.render(other, *form).text
-    why = "of 3 configurations, dataset=photos pin_memory=false loads the most samples per second of an epoch; --"
+    why = "of 3 combinations, dataset=photos pin_memory=false loads the most samples per second of an epoch; --"
     assert fastest.comments[0].startswith(why)
     datasets = summary_of_grid(
         *(
@@ -339,7 +341,7 @@ def test_formats_to_paste_hold_the_chosen_or_the_fastest_configuration_of_a_data
             for name in ("a", "b")
         )
     )
-    line = rf"^--format {form[0]}: holds one configuration, but there are 2; pick one with --where KEY=VALUE \(dataset"
+    line = rf"^--format {form[0]}: holds one combination, but there are 2; pick one with --where KEY=VALUE \(dataset"
     with pytest.raises(ConfigurationError, match=line):
         formats.render(datasets, *form)
 
@@ -351,10 +353,23 @@ def test_the_table_has_a_row_per_configuration_with_times_and_gains() -> None:
             trial(0, 32.0), trial(2, 8.0), trial(4, 16.0), configuration=searched
         )
     )
-    assert formats.render(found, "table").text.splitlines() == [
-        "num_workers=2   2.5 to 7 times as fast as 0",
-        "",
-        "| dataset | num_workers | samples/s | per batch         | epoch | vs 0 workers | vs CPU count (4) |",
-        "|---------|-------------|-----------|-------------------|-------|--------------|------------------|",
-        "| photos  | 2           | 1020      | about 50 to 90 ms | 8.0 s | 2.5x to 7x   | 1.2x to 3.3x     |",
+    first, _, header, _, row = formats.render(found, "table").text.splitlines()
+    assert first == "num_workers=2   2.5 to 7 times as fast as 0"
+    assert [cell.strip() for cell in header.split("|")[1:-1]] == [
+        "dataset",
+        "num_workers",
+        "samples/s",
+        "per batch",
+        "epoch",
+        "vs 0 workers",
+        "vs CPU count (4)",
+    ]
+    assert [cell.strip() for cell in row.split("|")[1:-1]] == [
+        "photos",
+        "2",
+        "about 700 to 1400",
+        "about 50 to 90 ms",
+        "about 6 to 12 s",
+        "2.5x to 7x",
+        "1.2x to 3.3x",
     ]

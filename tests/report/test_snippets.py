@@ -45,8 +45,8 @@ def test_figures_of_a_table_are_those_of_the_pictures_and_of_settings_with_a_tim
     assert snippets.measured_table(found.configurations[0]) == [
         # without the memory, which is equal
         ["num_workers", "per batch", "samples/s", "epoch", "start-up"],
-        ["0", "about 190 to 400 ms", "260", "32 s", "16 s"],
-        ["2", "about 50 to 90 ms", "1020", "8.0 s", "4.0 s"],
+        ["0", "about 190 to 400 ms", "about 170 to 340", "about 24 to 50 s", "16 s"],
+        ["2", "about 50 to 90 ms", "about 700 to 1400", "about 6 to 12 s", "4.0 s"],
     ]
     assert round(found.configurations[0].best_rate) == 1024
 

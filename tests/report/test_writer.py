@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from nws_sweep.analysis.summary import Summary
+from nws_sweep.errors import ConfigurationError
 from nws_sweep.records import (
     BatchCost,
     Noise,
@@ -18,7 +19,7 @@ from nws_sweep.records import (
     codec,
     storage,
 )
-from nws_sweep.report import page, snippets, tables, writer
+from nws_sweep.report import formats, page, snippets, tables, writer
 from nws_sweep.report.sweep_result import SweepResult
 from nws_sweep.report.tables import Rows
 from tests.factories import (
@@ -206,6 +207,21 @@ def test_points_that_are_as_fast_are_told_together_and_batch_sizes_apart() -> No
     assert not first.configuration.configuration.loader.pin_memory
 
 
+def test_two_folders_of_one_kind_are_two_datasets() -> None:
+    both = summary_of_grid(
+        *(
+            search_result(
+                trial(0, 8.0), columns={"dataset": "image_folder", "dataset.root": root}
+            )
+            for root in "ab"
+        )
+    )
+    assert page.heading(both) == "The fastest settings for each dataset"
+    assert len(page.cards(both)) == 2
+    with pytest.raises(ConfigurationError, match="there are 2; pick one with --where"):
+        formats.render(both, "kwargs")
+
+
 def test_of_many_datasets_the_first_ones_have_a_card() -> None:
     many = summary_of_grid(
         *(
@@ -248,11 +264,16 @@ def test_the_page_loads_nothing_and_its_references_exist() -> None:
 
 
 def test_the_page_begins_with_the_lines_of_the_answer_and_the_load() -> None:
-    trials = [trial(n, 8.0 / (1 + n), noise=Noise(other_cpus=1.7)) for n in (0, 2)]
+    noise = Noise(other_cpus=1.7)
+    trials = [trial(n, 8.0 / (1 + n), noise=noise) for n in (0, 2)]
     load = "other programs used 1.7 of 8 CPUs: measure again without them"
     for record, heading in (
         (search_result(*trials), "Set this"),
         (search_result(*trials, stop_reason=""), "Set this"),
+        (
+            search_result(trials[0], trial(4, 16.0, noise=noise), stop_reason=""),
+            "Not certain yet",
+        ),
         (search_result(trials[0], stop_reason=""), "Undecided"),
     ):
         found = summary_of_run(record)
@@ -369,9 +390,9 @@ def test_the_report_of_a_run_names_its_host_every_trial_and_why_the_search_stopp
         *(
             "4",
             "about 50 to 90 ms",
-            "1020",
+            "about 700 to 1400",
             "4.0 s",
-            "8.0 s",
+            "about 6 to 12 s",
             "75 %",
             "1.05 MB",
             "5",

@@ -550,7 +550,10 @@ def test_of_data_larger_than_memory_no_batch_is_measured_twice(cache: str) -> No
         else set(machine.places) == {0.0}
     )
     assert (
-        any("each candidate reads other batches" in note for note in trials[0].notes)
+        any(
+            "each number of workers reads other batches" in note
+            for note in trials[0].notes
+        )
         == is_own
     )
 

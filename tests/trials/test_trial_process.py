@@ -266,7 +266,7 @@ def test_the_time_limit_holds_for_all_commands_together(
     assert process.warned() == ()
     with pytest.raises(
         TrialTimeout,
-        match=r"^not finished within measure.kill_after_s=5 s; the candidate was killed$",
+        match=r"^not finished within measure.kill_after_s=5 s; it was killed$",
     ):
         process.warned()
 

@@ -9,7 +9,6 @@ from nws_sweep.records import Estimate, Trial, shown
 
 BETWEEN = " · "
 MOST_DATASETS = 12  # in a picture, and with a card on the page
-_DATASET = "dataset"
 
 
 def by_dataset(summary: Summary) -> dict[str, list[ConfigurationSummary]]:
@@ -17,7 +16,7 @@ def by_dataset(summary: Summary) -> dict[str, list[ConfigurationSummary]]:
 
     The name of the dataset is empty if all have the same one.
     """
-    names = [name for name in summary.distinguishing if _is_of_dataset(name)]
+    names = summary.of_datasets
     datasets: dict[str, list[ConfigurationSummary]] = {}
     for configuration in summary.configurations:
         if configuration.best:
@@ -27,11 +26,8 @@ def by_dataset(summary: Summary) -> dict[str, list[ConfigurationSummary]]:
 
 def within_dataset(summary: Summary) -> tuple[str, ...]:
     """Names the columns that differ between configurations of the same dataset."""
-    return tuple(name for name in summary.distinguishing if not _is_of_dataset(name))
-
-
-def _is_of_dataset(name: str) -> bool:
-    return name.partition(".")[0] == _DATASET
+    names = summary.of_datasets
+    return tuple(name for name in summary.distinguishing if name not in names)
 
 
 def quantity_of(configurations: Sequence[ConfigurationSummary]) -> Quantity:
