@@ -145,7 +145,10 @@ def ratio(value: float, uncertainty: float | None = None) -> str:
 
 def quotient(value: float, low: float, high: float) -> tuple[str, str]:
     """A quotient with two or three digits, the last one that of half its interval, and
-    the interval: ``1.9`` and ``1.6 to 2.2``; beside a wide interval, no quotient."""
+    the interval: ``1.9`` and ``1.6 to 2.2``; beside a wide interval, no quotient, and
+    it is unknown if the ends are more than tenfold apart."""
+    if high > _TOLD * low:
+        return "", UNKNOWN
     if (high - low) / 2 > _WIDE * value:
         return "", f"{_roughly(low)} to {_roughly(high)}"
     exponent = math.floor(math.log10(value))

@@ -162,6 +162,12 @@ def test_every_command_of_the_documents_works(
     assert done.stdout
 
 
+def test_the_documents_stay_short() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    assert len(pages) <= 31
+    assert sum(len(path.read_text("utf-8").split()) for path in pages) <= 35_000
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_every_link_has_a_target(path: Path) -> None:
     for target in LINK.findall(path.read_text("utf-8")):

@@ -32,8 +32,8 @@ class Answer:
         note: What takes the answer back, such as other programs; empty if nothing does.
         why: The cause of the largest part of the time, with its evidence; empty if it
             is unknown.
-        remedies: What to change next, with what each would save, the largest first: at
-            most two, the second only if it saves more than half as much.
+        remedies: What to change next, with what each would save: first about the cause,
+            then the largest other one, if it saves more than half as much.
         cost: Seconds and epochs that the answer took; empty if it took none.
     """
 
@@ -164,10 +164,10 @@ def _gains(result: SearchRecord, best: Trial) -> Iterator[str]:
             yield "nothing else could be measured"
         return
     gain = ratio_of(best, baseline)
-    if gain:
+    faster = gain and gain.as_fast_as(_beside(best.settings, baseline.settings))
+    if faster:
         loads = "" if result.configuration.has_step else "loads "
-        compared = _beside(best.settings, baseline.settings)
-        yield f"{loads}{gain.as_fast_as(compared)}"
+        yield f"{loads}{faster}"
     others = _others(result, best)
     others.remove(baseline)
     tied = result.verdict.tied if result.verdict else ()

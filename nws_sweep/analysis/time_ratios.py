@@ -58,11 +58,16 @@ class Ratio:
         number, between = self._texts
         if number:
             return f"{number}x {between}".rstrip()
+        if between == units.UNKNOWN:
+            return between
         return f"{between.replace(' to', 'x to')}x"
 
     def as_fast_as(self, compared: str) -> str:
-        """How fast the base is: ``1.9 times as fast as 0 (1.6 to 2.2)``."""
+        """How fast the base is: ``1.9 times as fast as 0 (1.6 to 2.2)``; empty if it is
+        unknown."""
         number, between = self._texts
+        if between == units.UNKNOWN:
+            return ""
         if not number:
             return f"{between} times as fast as {compared}"
         times = "" if float(number) == 1.0 else f"{number} times "
@@ -72,6 +77,8 @@ class Ratio:
     def times_as_long(self) -> str:
         """How long the other takes: ``1.9 times as long (1.6 to 2.2)``."""
         number, between = self._texts
+        if between == units.UNKNOWN:
+            return "an unknown time"
         if not number:
             return f"{between} times as long"
         return f"{number} times as long {between}".rstrip()

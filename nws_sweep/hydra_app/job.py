@@ -15,7 +15,7 @@ from nws_sweep.hydra_app import resuming
 from nws_sweep.hydra_app.call import Call, services
 from nws_sweep.records import Configuration, SearchRecord, Trial, atomic, storage
 from nws_sweep.records.result_cache import ResultStore
-from nws_sweep.report import writer
+from nws_sweep.report import snippets, writer
 from nws_sweep.searching import earlier_results
 from nws_sweep.searching.search import new_record, search
 from nws_sweep.searching.session import Session
@@ -215,6 +215,7 @@ class _Recorder:
 
     def search_finished(self, result: SearchRecord) -> None:
         self._save(result)
+        logger.info("%s", snippets.answer_line(result))
         self._view.search_finished(result)
 
     def _save(self, result: SearchRecord) -> None:

@@ -83,17 +83,18 @@ def _gain(state: LoaderState) -> str:
         compared = min(measured, key=lambda settings: measured[settings].batch_s)
     close = math.log1p(state.configuration.search.tolerance)
     gain, name = _ratio(state, compared), texts.short(compared, state.current)
-    text = gain.as_fast_as(name)
+    parts = [gain.as_fast_as(name)]
     del measured[compared]
     tied = []
     for settings in measured:
         if abs(_ratio(state, settings).log) <= close:
             tied.append(texts.short(settings, state.current))
     if tied:
-        text += f", as fast as {units.listed(tied, _MOST_TIED)}"
+        parts.append(f"as fast as {units.listed(tied, _MOST_TIED)}")
+    text = ", ".join(filter(None, parts))
     # as of a search: the interval has 1 in it, and is wider than the tolerance
     if gain.half_width is not None and gain.half_width > max(abs(gain.log), close):
-        text += f"; not certain: {name} may be as fast"
+        return "; ".join(filter(None, (text, f"not certain: {name} may be as fast")))
     return text
 
 

@@ -225,6 +225,8 @@ def _keep(record: SearchRecord, output: Path, name: str, *, explains: bool) -> i
         except NwsSweepError as error:
             _print(str(error))
             status = 1
+        if not verbosity.is_quiet():
+            _print(f"report {folder / 'report.html'}")
     if formats.is_too_early(summarise_record(record).configurations[0]):
         _print(formats.TOO_EARLY)
     elif not verbosity.is_quiet():

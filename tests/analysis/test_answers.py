@@ -89,6 +89,8 @@ MANY = replace(
         # the interval of the gain contains 1
         (search_result(sure(0, 6.0, 0.5), trial(2, 4.0)),
          "num_workers=2   0.9 to 2.5 times as fast as 0; not certain: 0 may be as fast"),
+        # its ends are more than tenfold apart
+        (search_result(sure(0, 6.0, 2.6), trial(2, 4.0)), "num_workers=2   not certain: 0 may be as fast"),
         (search_result(sure(0, 4.8, 0.2), trial(2, 4.0), verdict=replace(TIED, provisional=False)),
          "num_workers=2   1.2 times as fast as 0 (1.0 to 1.5); not certain: 0 or 4 may be as fast"),
         (search_result(trial(0, 4.0), sure(2, 4.0, 0.02)), "num_workers=0   as fast as 2 (0.98 to 1.02)"),

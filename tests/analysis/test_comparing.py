@@ -61,6 +61,11 @@ def test_half_widths_add_in_quadrature_on_the_log_scale_if_both_times_have_one()
     assert replace(found, half_width=0.2).speed_up == "1.5x (1.2 to 1.8)"
     assert replace(found, half_width=None).speed_up == "1.5x"
     assert replace(found, half_width=0.0).speed_up == "the same"
+    unknown = replace(found, half_width=2.6)
+    assert (str(unknown), unknown.speed_up) == ("unknown", "unknown")
+    assert unknown.as_fast_as("0") == ""
+    assert unknown.times_as_long == "an unknown time"
+    assert found.times_as_long == "1.50 times as long (1.43 to 1.58)"
     assert found.as_fast_as("0") == "1.50 times as fast as 0 (1.43 to 1.58)"
     wide, equal = replace(found, half_width=0.5), replace(found, value=1.004)
     assert wide.as_fast_as("0") == "0.9 to 2.5 times as fast as 0"

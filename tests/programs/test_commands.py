@@ -192,6 +192,7 @@ def test_a_failed_candidate_is_the_exit_status_of_a_search_that_has_succeeded(
     ] == [0, 1]
     lines = capsys.readouterr().err
     assert "no calls were timed" in lines
+    assert "nws_sweep: report " in lines
     assert lines.endswith("nws_sweep: DataLoader(..., num_workers=0)\n")
     ended = search_result(trial(0, 8.0), trial(2, 16.0), stop_reason="")
     command._keep(ended, tmp_path, "run", explains=False)
