@@ -330,7 +330,7 @@ def predict(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--training-step",
         metavar="SECONDS",
-        type=of_number(float, "seconds, such as 0.05"),
+        type=of_number(float, "seconds, without a unit"),
         help="of a training step, per batch, on an accelerator; 0 for none (default: the training step of the run)",
     )
     parser.add_argument(

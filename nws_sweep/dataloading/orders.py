@@ -20,11 +20,12 @@ class BatchesInRuns:
     Neighbours profit from what was read for them, such as a compressed chunk; an epoch
     may cost more at its end, and a slow candidate takes only tens of batches in a
     window. So runs are short. They begin at multiples of their length: the run that is
-    taken as number i, i times the golden ratio modulo 1 from the beginning of the
-    epoch, a sequence of low discrepancy (Niederreiter, Random Number Generation and
-    Quasi-Monte Carlo Methods, 1992, section 3.1). So runs of any length come from the
-    same parts of the epoch: candidates have batches in common. Each epoch begins with
-    another run, because windows do not reach its last batches.
+    taken as number i, from 1, i times the golden ratio modulo 1 from the beginning of
+    the epoch, a sequence of low discrepancy (Niederreiter, Random Number Generation and
+    Quasi-Monte Carlo Methods, 1992, section 3.1). From 0 the first runs would lie
+    before the middle: too cheap where later batches cost more. So runs of any length
+    come from the same parts of the epoch: candidates have batches in common. Each epoch
+    begins with another run, because windows do not reach its last batches.
 
     Args:
         batches: Of the sampler, in its order.
@@ -59,7 +60,7 @@ class BatchesInRuns:
 
     def _numbers(self) -> Iterator[int]:
         turns = range(math.ceil(len(self) / self._run_length))
-        turn_of_run = sorted(turns, key=lambda turn: turn * GOLDEN % 1)
+        turn_of_run = sorted(turns, key=lambda turn: (turn + 1) * GOLDEN % 1)
         run_of_turn = dict(zip(turn_of_run, turns, strict=True))
         first = int(self._place * len(turns))
         self._place = (self._place + GOLDEN) % 1

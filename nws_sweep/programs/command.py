@@ -134,7 +134,7 @@ def _numbers(text: str) -> list[int]:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-_SECONDS = of_number(float, "seconds of at least 0, such as 0.05", is_seconds)
+_SECONDS = of_number(float, "seconds of at least 0, without a unit", is_seconds)
 _MOST: Mapping[str, Any] = {
     "type": of_number(int, "an integer, such as 8"),
     "metavar": "N",

@@ -1,4 +1,5 @@
 import itertools
+import statistics
 import threading
 import time
 from collections.abc import Iterator
@@ -195,6 +196,8 @@ def test_batches_of_a_sequential_sampler_come_in_runs_from_the_whole_epoch(
     assert max(gaps) <= 2 * 400 / len(
         starts
     )  # no part of the epoch is missing, however few batches are taken
+    # of a cost that rises with the number, the mean is right
+    assert statistics.fmean(found.order[:count]) == pytest.approx(200, rel=0.1)
     assert sorted(loader.batch_sampler or ()) == before
     found.is_whole = True
     assert list(loader.batch_sampler or ()) == before

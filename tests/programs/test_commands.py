@@ -290,7 +290,7 @@ def test_wrong_usage_is_a_line(
     [
         (
             ["search", "--time-limit", "30s", "train.py"],
-            "argument --time-limit: 30s: must be seconds of at least 0, such as 0.05",
+            "argument --time-limit: 30s: must be seconds of at least 0, without a unit",
         ),
         (
             ["autotune", "--max-workers", "many", "train.py"],
