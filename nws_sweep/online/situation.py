@@ -2,7 +2,6 @@
 what the machine allows."""
 
 import functools
-import statistics
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -11,12 +10,12 @@ from nws_sweep.model.bottlenecks import Bottleneck
 from nws_sweep.model.known import queue_settings
 from nws_sweep.model.model import model_of
 from nws_sweep.model.promise import promised_s
-from nws_sweep.online.decision import Situation
+from nws_sweep.online.decision import Keep, Situation, Try
 from nws_sweep.online.loader_state import LoaderState, fewest_within_epochs
 from nws_sweep.records import LoaderSettings
 from nws_sweep.system import host, processes, resources, usage
 
-_MUCH = 1 / 3  # of the time of making a batch
+_INFLATED = 1.5  # making a batch beside workers / making it without workers
 
 
 def situation_of(state: LoaderState, batch: int) -> Situation | None:
@@ -118,23 +117,29 @@ def _not_fitting(state: LoaderState, batch: int) -> Callable[[LoaderSettings], s
     return lambda settings: resources.reason_not_fitting(settings, needs, free, ranks)
 
 
-def workers_may_not_help(state: LoaderState) -> bool:
+def workers_may_not_help(state: LoaderState, decision: Try | Keep) -> bool:
     """Whether no workers are tried, since workers do not show how long batches take
     without them.
 
-    Training waits for batches whose transfer costs at least a third of making them.
-    Beside workers that fill the memory with copies, making a batch takes longer than
-    without workers. The records of workers do not show by how much.
+    Beside workers, which fill caches and memory with copies, making a batch takes
+    longer; the records of workers do not show by how much. So no workers are tried if
+    they promise to be as fast as anything else, were batches made that much faster.
+
+    Args:
+        state: Of the loader; the current settings were measured.
+        decision: For another epoch.
     """
     trial = state.trials[state.current]
-    if not all(settings.num_workers for settings in state.trials):
-        return False
-    if trial.loop is None or not trial.records:
+    if trial.loop is None or not all(settings.num_workers for settings in state.trials):
         return False
     if state.times.measured[state.current].waiting_share < choice.PROMISING:
         return False
-    costs = [record.cost for record in trial.records]
-    making_s = statistics.fmean(cost.making_s for cost in costs)
-    copying_s = statistics.fmean(cost.copy_s for cost in costs)
-    transfer_s = copying_s + trial.loop.receive_s + trial.loop.receive_wait_s
-    return transfer_s >= _MUCH * making_s
+    predict_s = _predictor(state, 0)
+    if predict_s is None:
+        return False
+    promised_s = [predict_s(settings) for settings in state.trials]
+    if isinstance(decision, Try):
+        promised_s.append(decision.predicted_s)
+    step_s = trial.loop.step_s
+    making_s = predict_s(state.base.with_workers(0)) - step_s
+    return making_s / _INFLATED + step_s <= min(promised_s)

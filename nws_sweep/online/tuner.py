@@ -223,9 +223,9 @@ def _plan_of(state: LoaderState, batch: int) -> Plan:
         decision = decision_for(state, batch)
         if isinstance(decision, Try):
             return _trying(state, decision, state.epoch)
-    if workers_may_not_help(state):
-        return _without_workers(state, batch)
     decision = decision_for(state)
+    if workers_may_not_help(state, decision):
+        return _without_workers(state, batch)
     if isinstance(decision, Try):
         return _trying(state, decision, state.epoch + 1)
     return _as_measured(state, decision, batch)
@@ -261,9 +261,8 @@ def _reason_to_stay(state: LoaderState) -> str:
 def _without_workers(state: LoaderState, batch: int) -> Plan:
     settings = state.base.with_workers(0)
     took = texts.took(state.times, state.current, beside=settings)
-    return Plan(
-        settings, f"{took}; its transfer is expensive", state.epoch_of(settings, batch)
-    )
+    reason = f"{took}; without workers none slows another"
+    return Plan(settings, reason, state.epoch_of(settings, batch))
 
 
 def _as_measured(state: LoaderState, decision: Keep, batch: int) -> Plan:
