@@ -271,7 +271,8 @@ class TunedIterator(LoaderIterator):
                 if self._tuner.held:
                     self._observe()
                     return
-                if latest.is_full or self._tuner.is_settled:  # observing takes time
+                # observing takes time
+                if latest.is_full or self._tuner.tuning.is_decided:
                     self._observation = None
         if self._pools.hand_over(self._returned):
             self._observation = None

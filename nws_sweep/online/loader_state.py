@@ -129,11 +129,6 @@ class LoaderState(ABC):
         return self.tuning.switches[self.earlier_switches :]
 
     @property
-    def is_settled(self) -> bool:
-        """Whether it is decided, or planned, which settings follow."""
-        return self.tuning.is_decided or self.planned is not None
-
-    @property
     def is_stream(self) -> bool:
         """Whether the dataset is iterable."""
         return self.start.facts is not None and self.start.facts.iterable

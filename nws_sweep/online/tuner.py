@@ -71,8 +71,11 @@ class Tuner(LoaderState):
         """
         if self.tuning.is_decided or not self.may_change():
             return None
-        if self.planned is None:
-            self.planned = self._next_plan(batch)
+        # What was planned within an epoch is planned again after it: its first batches
+        # may have been slower, as where workers touch data in memory first.
+        is_new_epoch = not batch and self.others is None
+        if self.planned is None or is_new_epoch:
+            self.planned = self._next_plan(batch) or self.planned
         plan, epoch = self.planned, self.epoch + (not batch)
         if plan is None or plan.epoch > epoch or (not batch and plan.batch):
             return None
@@ -247,11 +250,15 @@ def decision_for(state: LoaderState, batch: int = 0) -> Try | Keep:
 
 def _reason_to_stay(state: LoaderState) -> str:
     """Why nothing else is tried, whatever is predicted; empty if something may be."""
+    tolerance = state.configuration.search.tolerance
+    is_best = choice.choose(state.times.batch_s, tolerance) == state.current
     # they were left, and are in use again
     if any(switch.before == state.current for switch in state.switches):
-        tolerance = state.configuration.search.tolerance
-        is_best = choice.choose(state.times.batch_s, tolerance) == state.current
         return texts.MEASURED if is_best else texts.SLOWER
+    # Workers that are tried in vain stay until the end of the epoch.
+    has_given_up = state.base.num_workers and not state.current.num_workers
+    if is_best and has_given_up and len(state.trials) > 1:
+        return texts.MEASURED
     among = state.distributes_among
     if among is not None and state.current.num_workers >= among:
         return texts.REPEATED

@@ -350,6 +350,22 @@ def test_no_workers_are_tried_where_they_are_nearly_as_fast(
     assert train(one) == [(1, 0, 0), (1, 100, 8)][: 1 + (workers > 0)]
 
 
+def test_what_was_planned_in_an_epoch_is_planned_again_after_it() -> None:
+    """The first batches of two workers take ten times as long as the later ones."""
+    tuned = tuner(2, changes_within_epochs=False)
+    tuned.epoch = 0
+    tuned.batch_s, tuned.cost = lambda _: 0.4, BatchCost(cpu_s=0.0, wait_s=0.8)
+    tuned.observe()
+    assert tuned.plan(100) is None
+    assert tuned.planned is not None
+    assert tuned.planned.settings.num_workers > 2
+    tuned.batch_s, tuned.cost = lambda _: STEP_S, BatchCost(cpu_s=0.0, wait_s=0.02)
+    tuned.observe()
+    assert tuned.plan(0) is None
+    assert tuned.tuning.is_decided
+    assert tuned.current.num_workers == 2
+
+
 @pytest.mark.parametrize(("limit", "changes"), [(0, []), (2, [(0, 100, 2)])])
 def test_the_limit_of_workers_is_kept(
     limit: int, changes: list[tuple[int, int, int]]
