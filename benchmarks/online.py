@@ -251,7 +251,7 @@ class Row:
     method: str
     start: int
     first: float
-    spread: float  # largest - least of ``first``
+    spread: float | None  # largest - least of ``first``; None of a single repeat
     rest: float
     second: float
     settled: float
@@ -263,11 +263,14 @@ class Row:
     def cells(self) -> tuple[str, ...]:
         """Of the row of the table."""
         rest = f"{self.rest:.2f}" if self.method in (CLIMBING, ONLINE) else ""
+        first = f"{self.first:.2f}"
+        if self.spread is not None:
+            first += f" ± {self.spread / 2:.2f}"
         return (
             self.case,
             self.method,
             str(self.start),
-            f"{self.first:.2f} ± {self.spread / 2:.2f}",
+            first,
             rest,
             f"{self.second:.2f}" if self.second else "",
             f"{self.settled:.0f}",
@@ -302,7 +305,7 @@ def _rows(case: Case, played_runs: Sequence[Played]) -> Iterator[Row]:
         ]
         yield Row(
             case=case.name, method=method, start=start, first=statistics.median(firsts),
-            spread=max(firsts) - min(firsts),
+            spread=max(firsts) - min(firsts) if len(firsts) > 1 else None,
             rest=statistics.median(_rest(playing, fixed[playing.repeat], case.workload.batches) for playing in runs),
             second=statistics.median(_second(playing, fixed[playing.repeat]) for playing in runs),
             settled=statistics.median(playing.settled for playing in runs),
