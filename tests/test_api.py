@@ -619,7 +619,7 @@ def test_an_explanation_names_what_makes_a_sample_dear() -> None:
     assert dearest.cpu_share < 0.5
     assert found.sample_s > 0.002
     assert sum(stage.share for stage in found.stages) == pytest.approx(1.0, abs=0.1)
-    assert str(found).startswith(f"a cheaper {dearest.name} ")
+    assert str(found).startswith(f"a cheaper {dearest.short_name} ")
     searched = nws_sweep.search(
         loader, num_workers=[1, 2], measure=QUICK, progress=False
     )

@@ -15,7 +15,7 @@ from nws_sweep.records import LoaderSettings, SearchRecord, Status, Trial
 from nws_sweep.units import ROUGHLY, listed, number, seconds
 
 NOTHING_MEASURED = "nothing could be measured"
-_MOST_NAMED = 3  # settings that are as fast
+MOST_NAMED = 3  # settings that are as fast
 _GAP = "   "  # between the settings and what is said about them
 
 
@@ -224,7 +224,7 @@ def _listed(best: LoaderSettings, compared: Sequence[LoaderSettings], last: str)
     """Names settings as ``4, 8 or pin_memory=true``, numbers of workers first."""
     names = [*dict.fromkeys(_beside(best, settings) for settings in compared)]
     names.sort(key=lambda name: not name.isdigit())
-    return listed(names, _MOST_NAMED, last)
+    return listed(names, MOST_NAMED, last)
 
 
 def _undecided(result: SearchRecord, best: Trial) -> str:

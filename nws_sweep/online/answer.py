@@ -7,15 +7,13 @@ from dataclasses import replace
 
 from nws_sweep import units
 from nws_sweep.analysis import accounts
-from nws_sweep.analysis.answers import Answer
+from nws_sweep.analysis.answers import MOST_NAMED, Answer
 from nws_sweep.analysis.time_ratios import Ratio, times_of
 from nws_sweep.dataloading import device_clock
 from nws_sweep.online import texts
 from nws_sweep.online.loader_state import LoaderState
 from nws_sweep.records import Account, LoaderSettings
 from nws_sweep.system import accelerator
-
-_MOST_TIED = 3  # names of settings that are as fast
 
 
 def tell(state: LoaderState) -> None:
@@ -90,7 +88,7 @@ def _gain(state: LoaderState) -> str:
         if abs(_ratio(state, settings).log) <= close:
             tied.append(texts.short(settings, state.current))
     if tied:
-        parts.append(f"as fast as {units.listed(tied, _MOST_TIED)}")
+        parts.append(f"as fast as {units.listed(tied, MOST_NAMED)}")
     text = ", ".join(filter(None, parts))
     # as of a search: the interval has 1 in it, and is wider than the tolerance
     if gain.half_width is not None and gain.half_width > max(abs(gain.log), close):
