@@ -271,8 +271,7 @@ class TunedIterator(LoaderIterator):
                 if self._tuner.held:
                     self._observe()
                     return
-                # observing takes time
-                if latest.is_full or self._tuner.tuning.is_decided:
+                if latest.is_full or self._tuner.tuning.is_decided:  # observing costs
                     self._observation = None
         if self._pools.hand_over(self._returned):
             self._observation = None
