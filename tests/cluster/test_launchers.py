@@ -108,7 +108,7 @@ def test_every_documented_cluster_command_composes(nws: Command, command: str) -
     need("submitit", "ray")
     # --cfg takes no grid
     single = [
-        each for each in shlex.split(command)[3:] if each != "-m" and "," not in each
+        each for each in shlex.split(command)[1:] if each != "-m" and "," not in each
     ]
     done = nws(*single, "--cfg", "hydra", "-p", "hydra.launcher")
     assert (done.returncode, done.stderr) == (0, "")
