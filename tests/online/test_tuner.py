@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.online.answer import tell
+from nws_sweep.online.answer import answer_of, tell
 from nws_sweep.online.autotune import record
 from nws_sweep.online.decision import Keep
 from nws_sweep.online.observation import TrainingTrial
@@ -239,6 +239,27 @@ def test_settings_that_were_chosen_and_have_become_slower_are_not_certain() -> N
     first = one.tuning.lines[0]
     assert first.startswith("num_workers=2   0.50")
     assert first.endswith("; not certain: it has become slower since it was chosen")
+
+
+def test_a_gain_that_may_be_none_is_not_certain_and_what_is_as_fast_is_listed() -> None:
+    tuned = tuner(2)
+    settings = {n: loader_settings(n, prefetch_factor=2) for n in (2, 3, 4, 5)}
+    for number, batch_s in ((2, 0.05), (3, 0.0405), (4, 0.04), (5, 0.0401)):
+        figures = measurement(
+            65.0,
+            batch_s=Estimate(
+                value=batch_s, low=0.8 * batch_s, high=1.25 * batch_s, n=9
+            ),
+            stall_fraction=0.5,
+        )
+        trial = recorded_trial(number, COST)
+        tuned.trials[settings[number]] = replace(
+            trial, settings=settings[number], measurement=figures
+        )
+    tuned.tuning = replace(tuned.tuning, after=settings[4])
+    assert answer_of(tuned).answer.startswith(
+        "num_workers=4   0.9 to 1.7 times as fast as 2, as fast as 3 and 5; not certain: 2 may be as fast"
+    )
 
 
 def test_a_change_that_is_no_better_is_undone_and_not_stored_and_no_other_is_tried() -> (
