@@ -83,10 +83,21 @@ def as_exact_as(value: float | None, estimate: Estimate | None) -> str:
 
 def _between(low: float, high: float) -> str:
     """The ends of a wide interval in seconds, in the unit of the upper end."""
+    factor, unit = _unit(float(f"{high:.0e}"))
+    return _about(low * factor, high * factor, unit)
+
+
+def _about(low: float, high: float, unit: str = "") -> str:
+    ends = _ends(low, high)
+    return ends if ends == UNKNOWN else f"about {ends} {unit}".rstrip()
+
+
+def _ends(low: float, high: float) -> str:
+    """The ends of a wide interval, such as ``0.1 to 0.25``; unknown if they are more
+    than tenfold apart."""
     if high > _TOLD * low:
         return UNKNOWN
-    factor, unit = _unit(float(f"{high:.0e}"))
-    return f"about {_roughly(low * factor)} to {_roughly(high * factor)} {unit}"
+    return f"{_roughly(low)} to {_roughly(high)}"
 
 
 def _roughly(value: float) -> str:
@@ -121,10 +132,7 @@ def rate(estimate: Estimate | None) -> str:
     half_width = uncertainty(estimate) or 0.0
     if half_width <= _WIDE:
         return number(estimate.value, half_width)
-    low, high = estimate.ends
-    if high > _TOLD * low:
-        return UNKNOWN
-    return f"about {_roughly(low)} to {_roughly(high)}"
+    return _about(*estimate.ends)
 
 
 def memory(value: float | None) -> str:
@@ -147,10 +155,8 @@ def quotient(value: float, low: float, high: float) -> tuple[str, str]:
     """A quotient with two or three digits, the last one that of half its interval, and
     the interval: ``1.9`` and ``1.6 to 2.2``; beside a wide interval, no quotient, and
     it is unknown if the ends are more than tenfold apart."""
-    if high > _TOLD * low:
-        return "", UNKNOWN
     if (high - low) / 2 > _WIDE * value:
-        return "", f"{_roughly(low)} to {_roughly(high)}"
+        return "", _ends(low, high)
     exponent = math.floor(math.log10(value))
     last = math.floor(math.log10(max((high - low) / 2, value / 1000)))
     decimals = min(max(-last, 1 - exponent), 2 - exponent)

@@ -96,9 +96,7 @@ def is_certain(result: SearchRecord, best: Trial) -> bool:
     wider than the tolerance."""
     baseline = _baseline(result, best)
     gain = ratio_of(best, baseline) if baseline else None
-    if gain is None or gain.half_width is None:
-        return True
-    return gain.half_width <= max(abs(gain.log), _close(result))
+    return gain is None or gain.is_certain(_close(result))
 
 
 def what_is_open(result: SearchRecord, best: Trial) -> str:

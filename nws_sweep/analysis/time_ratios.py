@@ -49,6 +49,13 @@ class Ratio:
         factor = math.exp(self.half_width)
         return self.value / factor, self.value * factor
 
+    def is_certain(self, close: float) -> bool:
+        """Whether the interval is without 1, or no wider than a ratio whose logarithm is
+        ``close``; also without an interval."""
+        if self.half_width is None:
+            return True
+        return self.half_width <= max(abs(self.log), close)
+
     @property
     def speed_up(self) -> str:
         """How many times as fast the base is, with its interval: ``1.9x (1.6 to 2.2)``,

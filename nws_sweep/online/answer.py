@@ -90,10 +90,8 @@ def _gain(state: LoaderState) -> str:
     if tied:
         parts.append(f"as fast as {units.listed(tied, MOST_NAMED)}")
     text = ", ".join(filter(None, parts))
-    # as of a search: the interval has 1 in it, and is wider than the tolerance
-    if gain.half_width is not None and gain.half_width > max(abs(gain.log), close):
-        return "; ".join(filter(None, (text, f"not certain: {name} may be as fast")))
-    return text
+    doubt = "" if gain.is_certain(close) else f"not certain: {name} may be as fast"
+    return "; ".join(filter(None, (text, doubt)))
 
 
 def _ratio(state: LoaderState, compared: LoaderSettings) -> Ratio:
@@ -110,8 +108,7 @@ def _cost(state: LoaderState) -> str:
     """For how long the training has been tuned; empty before the first batch."""
     if not state.batches:
         return ""
-    length = state.batches_per_epoch
+    length, lasted = state.batches_per_epoch, units.counted(state.batches, "batch")
     if length and state.batches >= length:
-        epochs = float(f"{state.batches / length:.2g}")
-        return f"tuned during {units.counted(epochs, 'epoch')} of training"
-    return f"tuned during {units.counted(state.batches, 'batch')} of training"
+        lasted = units.counted(float(f"{state.batches / length:.2g}"), "epoch")
+    return f"tuned during {lasted} of training"

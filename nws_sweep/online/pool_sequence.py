@@ -10,13 +10,12 @@ from torch.utils.data import DataLoader
 
 from nws_sweep.dataloading import loaders
 from nws_sweep.errors import one_line
-from nws_sweep.model import choice
 from nws_sweep.online.index_stream import IndexStream
 from nws_sweep.online.plan import Plan
 from nws_sweep.online.pool import Pool
 from nws_sweep.online.safeguards import Safeguards, loaded_workers
 from nws_sweep.online.texts import REPEATED
-from nws_sweep.online.tuner import Tuner
+from nws_sweep.online.tuner import Tuner, is_at_its_best
 from nws_sweep.records import LoaderSettings
 
 _WAITS_FOR_LOOP = "its sampler gives the next indices only after the training loop has used the batch before"
@@ -30,15 +29,6 @@ class Change:
     pool: Pool
     # the pool has taken over the index lists; the one before has only what it has drawn
     draws: bool = False
-
-
-def is_at_its_best(tuner: Tuner) -> bool:
-    """Whether none of the settings that were measured are better than those in use; of
-    several ranks, which must agree, unknown."""
-    times_s, tolerance = tuner.times.batch_s, tuner.configuration.search.tolerance
-    if tuner.others is not None:
-        return False
-    return not times_s or choice.choose(times_s, tolerance) == tuner.current
 
 
 class PoolSequence:
@@ -216,7 +206,8 @@ class PoolSequence:
             self.abandon()
             workers = change.plan.settings.num_workers
             reason = f"num_workers={workers} could not be started: {failure}"
-            if is_at_its_best(self._tuner):
+            # other ranks may have the settings of the plan
+            if self._tuner.others is None and is_at_its_best(self._tuner):
                 self._tuner.decide(reason)
             else:
                 self._tuner.give_up(reason)

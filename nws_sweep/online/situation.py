@@ -117,7 +117,9 @@ def _not_fitting(state: LoaderState, batch: int) -> Callable[[LoaderSettings], s
     return lambda settings: resources.reason_not_fitting(settings, needs, free, ranks)
 
 
-def workers_may_not_help(state: LoaderState, decision: Try | Keep) -> bool:
+def workers_may_not_help(
+    state: LoaderState, situation: Situation, decision: Try | Keep
+) -> bool:
     """Whether no workers are tried, since workers do not show how long batches take
     without them.
 
@@ -127,19 +129,17 @@ def workers_may_not_help(state: LoaderState, decision: Try | Keep) -> bool:
 
     Args:
         state: Of the loader; the current settings were measured.
-        decision: For another epoch.
+        situation: For another epoch.
+        decision: In this situation.
     """
     trial = state.trials[state.current]
     if trial.loop is None or not all(settings.num_workers for settings in state.trials):
         return False
     if state.times.measured[state.current].waiting_share < choice.PROMISING:
         return False
-    predict_s = _predictor(state, 0)
-    if predict_s is None:
-        return False
-    promised_s = [predict_s(settings) for settings in state.trials]
+    predict_s, step_s = situation.predict_s, trial.loop.step_s
+    others_s = [predict_s(settings) for settings in state.trials]
     if isinstance(decision, Try):
-        promised_s.append(decision.predicted_s)
-    step_s = trial.loop.step_s
+        others_s.append(decision.predicted_s)
     making_s = predict_s(state.base.with_workers(0)) - step_s
-    return making_s / _INFLATED + step_s <= min(promised_s)
+    return making_s / _INFLATED + step_s <= min(others_s)

@@ -226,8 +226,11 @@ def _plan_of(state: LoaderState, batch: int) -> Plan:
         decision = decision_for(state, batch)
         if isinstance(decision, Try):
             return _trying(state, decision, state.epoch)
-    decision = decision_for(state)
-    if workers_may_not_help(state, decision):
+    situation = situation_of(state, 0)
+    if situation is None:
+        return _as_measured(state, Keep(state.current, texts.TOO_FEW), batch)
+    decision = decide(situation)
+    if workers_may_not_help(state, situation, decision):
         return _without_workers(state, batch)
     if isinstance(decision, Try):
         return _trying(state, decision, state.epoch + 1)
@@ -248,16 +251,20 @@ def decision_for(state: LoaderState, batch: int = 0) -> Try | Keep:
     return decide(situation)
 
 
+def is_at_its_best(state: LoaderState) -> bool:
+    """Whether none of the settings that were measured are better than those in use."""
+    times_s, tolerance = state.times.batch_s, state.configuration.search.tolerance
+    return not times_s or choice.choose(times_s, tolerance) == state.current
+
+
 def _reason_to_stay(state: LoaderState) -> str:
     """Why nothing else is tried, whatever is predicted; empty if something may be."""
-    tolerance = state.configuration.search.tolerance
-    is_best = choice.choose(state.times.batch_s, tolerance) == state.current
     # they were left, and are in use again
     if any(switch.before == state.current for switch in state.switches):
-        return texts.MEASURED if is_best else texts.SLOWER
+        return texts.MEASURED if is_at_its_best(state) else texts.SLOWER
     # Workers that are tried in vain stay until the end of the epoch.
     has_given_up = state.base.num_workers and not state.current.num_workers
-    if is_best and has_given_up and len(state.trials) > 1:
+    if has_given_up and len(state.trials) > 1 and is_at_its_best(state):
         return texts.MEASURED
     among = state.distributes_among
     if among is not None and state.current.num_workers >= among:

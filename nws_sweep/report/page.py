@@ -109,10 +109,10 @@ def _fixed(summary: Summary) -> list[str]:
 
 def _in_words(summary: Summary) -> list[str]:
     """Names what nws_sweep does not choose: ``dataset``, ``batch size``."""
-    names = ["dataset"] if summary.of_datasets else []
-    if "batch_size" in summary.distinguishing:
-        names.append("batch size")
-    return names
+    words = (
+        "batch size" if name == "batch_size" else "dataset" for name in _fixed(summary)
+    )
+    return list(dict.fromkeys(words))
 
 
 def report(summary: Summary, pictures: Sequence[Picture]) -> str:

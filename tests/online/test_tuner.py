@@ -12,8 +12,7 @@ from nws_sweep.online.autotune import record
 from nws_sweep.online.decision import Keep
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
-from nws_sweep.online.pool_sequence import is_at_its_best
-from nws_sweep.online.tuner import Tuner, decision_for
+from nws_sweep.online.tuner import Tuner, decision_for, is_at_its_best
 from nws_sweep.records import (
     Account,
     BatchCost,
