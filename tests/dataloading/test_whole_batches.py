@@ -79,8 +79,9 @@ def test_whole_batches_that_are_equal_are_timed(dataset: Dataset[Any]) -> None:
     "dataset", [Listed(), InOrder(), Random(), Exits(), Subset(Rows(), range(10))]
 )
 def test_other_batches_and_failures_are_no_whole_batches(dataset: Dataset[Any]) -> None:
+    before = {*multiprocessing.active_children()}  # of earlier tests
     assert try_whole_batches(loader(dataset), 64) is None
-    assert not multiprocessing.active_children()
+    assert {*multiprocessing.active_children()} <= before
 
 
 def test_a_worker_that_is_not_forked_is_too_slow_to_try() -> None:

@@ -1,4 +1,3 @@
-import gc
 import os
 from pathlib import Path
 from typing import Any
@@ -60,14 +59,12 @@ def test_what_cannot_be_dropped_is_skipped(
     def refused(descriptor: int) -> None:
         raise OSError(22, "Invalid argument")  # as on squashfs and ISO images
 
-    gc.collect()  # else descriptors of earlier tests may be closed meanwhile
-    before, advised = (
-        len(list(Path("/proc/self/fd").iterdir())),
-        Mock(spec=os.posix_fadvise),
-    )
+    before = {*Path("/proc/self/fd").iterdir()}
+    advised = Mock(spec=os.posix_fadvise)
     monkeypatch.setattr(os, "posix_fadvise", advised)
     os.mkfifo(tmp_path / "pipe")  # opening it would block
     monkeypatch.setattr(os, "fdatasync", refused)
     page_cache.drop([str(tmp_path / "gone"), str(tmp_path / "pipe"), *files])
     assert advised.call_count == 4  # the pipe too
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    # earlier tests may have left descriptors, which are closed at any time
+    assert {*Path("/proc/self/fd").iterdir()} <= before
