@@ -260,7 +260,11 @@ class BatchLog:
 
 
 class BatchTimer:
-    """Notes the start and the end of each batch of a worker."""
+    """Notes the start and the end of each batch of a worker.
+
+    Where tens of workers share a few CPUs, what this computes for each batch slows all
+    of them down.
+    """
 
     def __init__(self, log: BatchLog) -> None:
         self.log = log
@@ -268,10 +272,12 @@ class BatchTimer:
         self._dataset: Any = None
         self._collate_fn: Any = None
         self._is_open = False  # a batch has begun
-        # the latest batch; None before the first batch
+        self._begun = 0  # batches
+        # the latest batch; None before the first batch, and if its clocks failed
         self._began: Clocks | None = None
-        self._ended_s = 0.0  # the latest batch: CPU time of the process
-        self._transfer_s = 0.0  # CPU time of transfers while the latest batch was made
+        # CPU time of the process when the latest batch ended, without that of transfers
+        # while it was made
+        self._ended_s = 0.0
         self._stages: StageTimer | None = None  # of the open batch, if they are timed
 
     def start(self, worker: int, dataset: Any, collate_fn: Any) -> None:
@@ -302,8 +308,10 @@ class BatchTimer:
             if self._is_open:  # a DataLoader in the dataset
                 return fetch(fetcher, index)
             is_made = False  # StopIteration is raised at the end of a stream
-            with contextlib.suppress(Exception):
+            try:
                 self.begin()
+            except Exception:  # such as of a file that the program closed
+                self._began = None
             try:
                 batch = fetch(fetcher, index)
                 is_made = True
@@ -311,8 +319,11 @@ class BatchTimer:
                 self.log.add_end(self._worker)
                 raise
             finally:
-                with contextlib.suppress(Exception):
+                self._is_open = False
+                try:
                     self.end(is_made=is_made)
+                except Exception:
+                    self._began = None
             return batch
 
         return timed
@@ -320,17 +331,17 @@ class BatchTimer:
     def begin(self) -> None:
         """A batch is about to be made."""
         self._is_open = True
+        number, self._begun = self._begun, self._begun + 1
         process_s = time.process_time()
-        if self._began is None:
+        if not number:
             self.log.times.starts.add(self._worker, process_s)
-        else:
-            self.log.times.add_transfer(
-                self._worker, process_s - self._ended_s + self._transfer_s
+        elif self._began is not None:
+            self.log.times.add_transfer(self._worker, process_s - self._ended_s)
+        if _is_power_of_two(number):
+            self._read = functools.partial(
+                read_clocks, run_delay_clock(), find_transfer_clocks()
             )
-        self._read = functools.partial(
-            read_clocks, run_delay_clock(), find_transfer_clocks()
-        )
-        if self._began is not None and self.log.is_timed(self._worker):
+        if number and self.log.is_timed(self._worker):
             # code of the user may raise anything when it is looked at
             with contextlib.suppress(Exception):
                 self._stages = StageTimer(self._dataset, self._collate_fn, self._read)
@@ -338,7 +349,6 @@ class BatchTimer:
 
     def end(self, *, is_made: bool = True) -> None:
         """The batch is finished, or failed."""
-        self._is_open = False
         began = self._began
         if began is None:
             return
@@ -349,7 +359,7 @@ class BatchTimer:
             timer, self._stages = self._stages, None
             with contextlib.suppress(Exception):
                 stages = timer.stop()
-        self._ended_s, self._transfer_s = time.process_time(), spent.transfer_s
+        self._ended_s = time.process_time() - spent.transfer_s
         if is_made:
             self.log.add(
                 self._worker, began.wall_s, ended.wall_s, cost_of(spent), stages
@@ -368,6 +378,12 @@ def cost_of(spent: Clocks) -> BatchCost:
     cpu_s, computing_s = spent.cpu_s + others_s, ready_s - wait_s
     threads = max(1.0, cpu_s / computing_s) if computing_s else 1.0
     return BatchCost(cpu_s, wait_s, threads=threads)
+
+
+def _is_power_of_two(number: int) -> bool:
+    """Whether a number of batches is 0 or a power of two: threads that transfer batches
+    start with the first ones."""
+    return number & (number - 1) == 0
 
 
 @dataclass(frozen=True, slots=True)

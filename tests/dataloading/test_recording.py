@@ -275,6 +275,17 @@ def test_clocks_are_read_again_if_the_thread_loses_its_cpu_meanwhile(
     assert (found.wall_s, found.delay_s) == (10.3, 0.3)
 
 
+def test_batches_are_made_where_no_clock_can_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recording, "read_clocks", lambda *_: 1 // 0)
+    log = BatchLog(1)
+    loader = DataLoader(Planted(), batch_size=2, num_workers=1)
+    loader.worker_init_fn = WorkerStart(BatchTimer(log))
+    assert len(list(loader)) == BATCHES
+    assert log.new() == ()
+
+
 def test_a_worker_init_fn_is_called_where_no_clock_can_be_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
