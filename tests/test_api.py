@@ -347,7 +347,7 @@ def test_an_undecided_search_changes_nothing_and_is_where_the_next_goes_on(
             start,
             trials=tuple(trials),
             verdict=found,
-            stop_reason="time_limit_s=60 was spent",
+            stop_reason="the time limit of 60 s was spent",
             cost_s=60.0,
         )
 
@@ -355,13 +355,13 @@ def test_an_undecided_search_changes_nothing_and_is_where_the_next_goes_on(
     loader, lines = DataLoader(slow(), num_workers=2), list[str]()
     with pytest.warns(
         UserWarning,
-        match="nws_sweep: undecided   only num_workers=0 was measured: time_limit_s=60 was",
+        match="nws_sweep: undecided   only num_workers=0 was measured: the time limit of 60 s was",
     ) as warned:
         tuned: Any = nws_sweep.tune(loader, progress=lines.append)
     assert warned[0].filename == __file__  # the line of the user
     assert (tuned.num_workers, tuned.tuning.is_provisional) == (2, True)
     assert tuned.tuning.reason.startswith(
-        "undecided   only num_workers=0 was measured: time_limit_s=60 was spent"
+        "undecided   only num_workers=0 was measured: the time limit of 60 s was spent"
     )
     result = nws_sweep.search(loader, progress=lines.append)
     assert (result.status, result.num_workers, result.reused) == ("measured", 4, False)
@@ -596,12 +596,12 @@ def test_tune_without_time_returns_the_loader_as_it_was_with_a_line() -> None:
         )
         assert (type(tuned), tuned.num_workers) == (DataLoader, 1)
         assert lines[-1] == (
-            "nothing was measured: time_limit_s=0.001 was spent; set a larger time_limit_s: "
+            "nothing was measured: the time limit of 0.001 s was spent; set a larger one: "
             "the DataLoader is not changed"
         )
     with pytest.raises(
         NwsSweepError,
-        match=r"^nothing was measured: time_limit_s=0.001 was spent; set a larger ",
+        match=r"^nothing was measured: the time limit of 0.001 s was spent; set a larger ",
     ):
         nws_sweep.search(slow(), time_limit_s=1e-3, reuse="never", progress=False)
 

@@ -123,7 +123,7 @@ def test_a_grid_is_checked_before_anything_is_measured_and_keeps_failures(
     }
     for dataset, limit_s, reason in (
         (broken, None, "bad sample 40"),
-        (DATASET, 1e-3, "time_limit_s=0.001 was spent"),
+        (DATASET, 1e-3, "the time limit of 0.001 s was spent"),
     ):
         grid = nws_sweep.sweep(
             dataset, folder=tmp_path / reason, time_limit_s=limit_s, **keywords

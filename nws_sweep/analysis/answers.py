@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from nws_sweep.analysis import what_if
 from nws_sweep.analysis.time_ratios import ratio_of
+from nws_sweep.analysis.what_if import WhatIf
 from nws_sweep.model import choice
 from nws_sweep.model.known import FEW_CPUS
 from nws_sweep.model.time_limit import limit_s, longer_s
@@ -61,20 +61,22 @@ def line(label: str, text: str) -> str:
     return f"{label:<6} {text}" if label else text
 
 
-def line_of_search(result: SearchRecord, best: Trial | None) -> str:
+def line_of_search(
+    result: SearchRecord, best: Trial | None, predictions: WhatIf | None = None
+) -> str:
     """The settings, their gain, and what is as fast: ``num_workers=2   1.9 times as fast
     as 0 (1.6 to 2.2), as fast as 4``.
 
     Args:
-        result: Of the search; with the records of its batches, an undecided line has a
-            prediction.
+        result: Of the search.
         best: The fastest trial so far.
+        predictions: Of the search, for the line of an undecided one.
     """
     status = result.status
     if best is None or status is None:
         return NOTHING_MEASURED
     if status is Status.UNDECIDED:
-        return _undecided(result, best)
+        return _undecided(result, best, predictions)
     line, still_open = settings_of(result, best), what_is_open(result, best)
     if status is Status.PROVISIONAL:
         line = f"{line} so far"
@@ -124,22 +126,19 @@ def what_is_open(result: SearchRecord, best: Trial) -> str:
     return f"{line}, about {seconds(more_s, ROUGHLY)} more decide"
 
 
-def to_decide(result: SearchRecord, best: Trial) -> tuple[str, ...]:
+def to_decide(result: SearchRecord, predictions: WhatIf) -> tuple[str, ...]:
     """What lets an undecided search measure the number that is predicted to be faster;
     empty if it is decided or none is."""
-    recorded = what_if.of(result, best)
-    if result.status is not Status.UNDECIDED or recorded is None:
-        return ()
-    workers, speed_up = recorded.promising()
-    if workers in result.measured_numbers:
+    if result.status is not Status.UNDECIDED or predictions.promised is None:
         return ()
     again = "the same search again"
     longer = longer_s(result.configuration)
     if result.complete and math.isfinite(longer):
-        again = f"time_limit_s={longer:g}"
-    times = number(speed_up, ROUGHLY)
+        again = f"a time limit of {longer:g} s"
+    promised = predictions.promised
+    times = number(promised.speed_up, ROUGHLY)
     predicted = f"which is predicted to be {times} times as fast"
-    return (f"{again} measures {workers}, {predicted}",)
+    return (f"{again} measures {promised.num_workers}, {predicted}",)
 
 
 def cost_of(result: SearchRecord, best: Trial | None) -> str:
@@ -225,17 +224,17 @@ def _listed(best: LoaderSettings, compared: Sequence[LoaderSettings], last: str)
     return listed(names, MOST_NAMED, last)
 
 
-def _undecided(result: SearchRecord, best: Trial) -> str:
+def _undecided(result: SearchRecord, best: Trial, predictions: WhatIf | None) -> str:
     measured = ", ".join(map(str, result.measured_numbers))
     line = f"undecided{_GAP}only num_workers={measured} was measured: {result.doubt}"
-    recorded = what_if.of(result, best)
-    if recorded is None:
+    if predictions is None:
         return line
-    workers, speed_up = recorded.promising()
-    if workers in result.measured_numbers:
+    promised = predictions.promised
+    if promised is None:
         return f"{line}; no other is predicted to be faster"
-    times = number(speed_up, ROUGHLY)
-    return f"{line}; {workers} is predicted {times} times as fast as {best.num_workers}"
+    times = number(promised.speed_up, ROUGHLY)
+    faster = f"predicted {times} times as fast as {best.num_workers}"
+    return f"{line}; {promised.num_workers} is {faster}"
 
 
 def load(results: Sequence[SearchRecord]) -> str:

@@ -78,20 +78,20 @@ class ConfigurationSummary:
         for several configurations."""
         recorded, best = self.run.recorded, self.best
         diagnosis = diagnose(recorded, best)
+        predictions = what_if.of(recorded, best)
         advised = Advice()
         remedies: tuple[str, ...] = ()
         details: list[str] = []
-        if best and diagnosis:
+        if best and diagnosis and predictions:
             stages = stages_of(recorded, best, diagnosis.replayed)
             advised = advice.of(diagnosis, stages)
             details += advice.details(diagnosis)
-            remedies = answers.to_decide(recorded, best)
+            remedies = answers.to_decide(recorded, predictions)
             remedies = remedies or tuple(map(str, advised.remedies))
         has_step = recorded.configuration.has_step
         details.append(accounts.line(best, has_step=has_step))
         details += advice.on_samples(recorded)
-        predictions = what_if.of(recorded, best) if self.is_only else None
-        if predictions and not predictions.step_s:
+        if self.is_only and predictions and not predictions.step_s:
             details.append(advice.fed_steps(predictions.feeding()))
         if recorded.stop_reason:
             details.append(f"stopped: {recorded.stop_reason}")
@@ -100,7 +100,7 @@ class ConfigurationSummary:
             diagnosis=diagnosis if self.is_only else None,
             bottlenecks=diagnosis.bottlenecks if diagnosis else None,
             answer=Answer(
-                answer=answers.line_of_search(recorded, best),
+                answer=answers.line_of_search(recorded, best, predictions),
                 note="; ".join(caveats.notes(recorded, best)),
                 why=advised.cause,
                 remedies=remedies,

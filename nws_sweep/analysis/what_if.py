@@ -75,6 +75,15 @@ class Predicted:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promised:
+    """The num_workers that a search which measured few of them is predicted to
+    choose."""
+
+    num_workers: int  # not measured
+    speed_up: float  # predicted time with the best so far / with ``num_workers``
+
+
 @dataclass(frozen=True, kw_only=True)
 class WhatIf:
     """What the records of one configuration predict.
@@ -203,9 +212,10 @@ class WhatIf:
             key=lambda number: cost_s(number) <= limit_s,
         )
 
-    def promising(self) -> tuple[int, float]:
-        """Predicts the num_workers that ``model.choice`` chooses, and how much faster
-        than the best it is."""
+    @cached_property
+    def promised(self) -> Promised | None:
+        """Predicts which num_workers ``model.choice`` chooses; None if it was
+        measured."""
         numbers = {
             n
             for n in self.result.configuration.search.candidates
@@ -219,7 +229,12 @@ class WhatIf:
             candidates, self.model.cost_s, self.tolerance
         )
         chosen = choice.choose(predicted_s, self.tolerance)
-        return chosen.num_workers, predicted_s[self.best] / predicted_s[chosen]
+        if chosen.num_workers in self.result.measured_numbers:
+            return None
+        return Promised(
+            num_workers=chosen.num_workers,
+            speed_up=predicted_s[self.best] / predicted_s[chosen],
+        )
 
     @property
     def _most_workers(self) -> int:

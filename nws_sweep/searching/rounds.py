@@ -296,5 +296,5 @@ class SliceTaker:
         if took_s > STALL_S:
             took = f"starting a process took {units.seconds(took_s)}"
             self.observer.note(
-                f"{took}, which time_limit_s does not count: torch is imported, the dataset is made"
+                f"{took}, which the time limit does not count: torch is imported, the dataset is made"
             )

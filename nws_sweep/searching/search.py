@@ -51,7 +51,7 @@ def search(
         try:
             reason = _measure(strategy, rounds)
         except TimeLimitReached:
-            reason = f"time_limit_s={limit_s(configuration):g} was spent"
+            reason = f"the time limit of {limit_s(configuration):g} s was spent"
             is_provisional = True
             rounds.stop(f"stopped when {reason}")
         except KeyboardInterrupt:
@@ -91,6 +91,6 @@ def _concluded(rounds: Rounds, reason: str, *, is_provisional: bool) -> SearchRe
         )
     # the limit came first: the search is repeated if it is asked for again
     if not record.trials:
-        error = f"nothing was measured: {reason}; set a larger time_limit_s"
+        error = f"nothing was measured: {reason}; set a larger one"
         record = replace(record, error=error)
     return record

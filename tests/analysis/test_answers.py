@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.analysis import answers
+from nws_sweep.analysis import answers, what_if
 from nws_sweep.analysis.answers import Answer
 from nws_sweep.analysis.summary import best_of
 from nws_sweep.records import (
@@ -99,7 +99,9 @@ MANY = replace(
 def test_the_first_line_has_the_settings_their_gain_and_what_may_change_them(
     result: SearchRecord, line: str
 ) -> None:
-    assert answers.line_of_search(result, best_of(result)) == line
+    best = best_of(result)
+    predictions = what_if.of(result, best)
+    assert answers.line_of_search(result, best, predictions) == line
 
 
 def test_without_a_training_step_the_gain_is_that_of_loading() -> None:

@@ -522,7 +522,7 @@ def test_an_undecided_search_needs_time_and_knows_nothing_of_the_start_of_worker
     )
     (found,) = summarise_record(undecided).configurations
     assert re.sub(r"\d\.\d", "N", found.conclusion.remedies[0]) == (
-        "time_limit_s=120 measures 4, which is predicted to be N times as fast"
+        "a time limit of 120 s measures 4, which is predicted to be N times as fast"
     )
     assert len(found.conclusion.remedies) == 1
     assert "start of workers" not in "\n".join(found.details)

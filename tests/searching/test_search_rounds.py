@@ -112,7 +112,7 @@ def test_a_time_budget_ends_the_search_to_within_a_window_with_the_best_so_far(
         True,
         True,
     )
-    assert result.stop_reason == f"time_limit_s={budget_s:g} was spent"
+    assert result.stop_reason == f"the time limit of {budget_s:g} s was spent"
     windows = [window.elapsed_s for trial in result.trials for window in trial.windows]
     assert budget_s <= machine.clock.now <= budget_s + max(windows) + 0.5
     alive = machine.alive_at_ends[0]
@@ -122,7 +122,7 @@ def test_a_time_budget_ends_the_search_to_within_a_window_with_the_best_so_far(
         configuration(time_limit_s=1e-6, strategy=strategy), sleeping()
     )
     assert nothing.error == (
-        "nothing was measured: time_limit_s=1e-06 was spent; set a larger time_limit_s"
+        "nothing was measured: the time limit of 1e-06 s was spent; set a larger one"
     )
     assert (nothing.verdict, nothing.complete) == (None, False)  # it is repeated
     assert all(trial.state is TrialState.OK for trial in result.trials)
