@@ -31,8 +31,8 @@ class Advice(NamedTuple):
     Attributes:
         cause: With its evidence, in at most twenty words.
         remedies: At most two (``analysis.remedies``).
-        kind: What is equal for two configurations that need the same: the names of the
-            bottlenecks, and the remedies without figures.
+        kind: What is equal for two configurations that need the same: what limits, and
+            the remedies without figures.
     """
 
     cause: str = ""
@@ -43,18 +43,18 @@ class Advice(NamedTuple):
 def of(diagnosis: Diagnosis, stages: Sequence[Stage] = ()) -> Advice:
     """The cause of the largest part of the time, and the remedies that save most."""
     evidence = Evidence(diagnosis, stages)
-    named = " and ".join(LIMITS[limit].name for limit in _named(diagnosis))
+    limit, cause = _cause(evidence)
     remedies = chosen(*_remedies(evidence))
     return Advice(
-        cause=_cause(evidence, named),
+        cause=cause,
         remedies=remedies,
-        kind=(named, *(remedy.text for remedy in remedies)),
+        kind=(limit, *(remedy.text for remedy in remedies)),
     )
 
 
-def _named(diagnosis: Diagnosis) -> Sequence[Bottleneck]:
-    """The bottlenecks that a cause names: those that limit together, or the first."""
-    return diagnosis.bottlenecks[: None if diagnosis.together else 1]
+def _alone(diagnosis: Diagnosis) -> tuple[Bottleneck, ...]:
+    """The bottlenecks that limit on their own; none if two limit together."""
+    return () if diagnosis.together else diagnosis.bottlenecks
 
 
 def details(diagnosis: Diagnosis) -> Iterator[str]:
@@ -88,31 +88,32 @@ def _utilization(diagnosis: Diagnosis) -> str:
     return f"CPU utilization {utilization}"
 
 
-def _cause(evidence: Evidence, named: str) -> str:
+def _cause(evidence: Evidence) -> tuple[str, str]:
+    """What limits, and the cause in words: a single limit, else what a change of the
+    program meets, else two limits."""
     diagnosis = evidence.diagnosis
-    if diagnosis.together:
-        alone = "without one alone the epoch is hardly shorter"
-        return f"{named} limit together: {alone}"
-    first = next(iter(diagnosis.bottlenecks), None)
+    first = next(iter(_alone(diagnosis)), None)
     transfer = _dear_transfer(diagnosis)
     # why no workers are best; a training step or a sampler is a better reason
     if transfer and (first is None or first.part is Part.MAKING):
-        return transfer
+        return LIMITS[Bottleneck.TRANSFER].name, transfer
     if first is not None:
-        return LIMITS[first].cause(evidence)
+        return LIMITS[first].name, LIMITS[first].cause(evidence)
     indexed = indexing(diagnosis)
     if indexed is not None:
-        return indexed.cause
-    return "no single cost limits: removing any saves less than a tenth of the epoch"
+        return "indexing", indexed.cause
+    if diagnosis.together:
+        pair = " and ".join(LIMITS[limit].name for limit in diagnosis.bottlenecks)
+        alone = "without one alone the epoch is hardly shorter"
+        return pair, f"{pair} limit together: {alone}"
+    nothing = "no single cost limits: removing any saves less than a tenth of the epoch"
+    return "nothing", nothing
 
 
 def _remedies(evidence: Evidence) -> tuple[list[Remedy], list[Remedy]]:
     """What to change about the cause, and what else."""
     diagnosis = evidence.diagnosis
-    of_limits: list[list[Remedy]] = []
-    if not diagnosis.together:
-        for limit in diagnosis.bottlenecks:
-            of_limits.append([*limits.remedies(limit, evidence)])
+    of_limits = [[*limits.remedies(limit, evidence)] for limit in _alone(diagnosis)]
     others = [*itertools.chain(*of_limits[1:]), *limits.suggested(diagnosis)]
     for workers, saved in diagnosis.more_workers.items():
         text = f"{workers} saves {{}} of the epoch"
@@ -123,7 +124,7 @@ def _remedies(evidence: Evidence) -> tuple[list[Remedy], list[Remedy]]:
     of_indexing = [*indexed.remedies] if indexed else []
     of_cause = of_limits[0] if of_limits else []
     # to collate samples is computing
-    if diagnosis.bottlenecks[:1] in ((), (Bottleneck.CPU,)):
+    if _alone(diagnosis)[:1] in ((), (Bottleneck.CPU,)):
         return [*of_cause, *of_indexing], others
     return of_cause, [*others, *of_indexing]
 
