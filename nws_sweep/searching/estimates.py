@@ -257,7 +257,7 @@ def _has_caught_up(candidate: Observation, answer: Observation) -> bool:
 
 def needs_another_round(candidate: Observation, estimates: Estimates) -> bool:
     """Whether the only round of a candidate is short, so that it may be wrong by much,
-    and not far behind the answer.
+    and not far behind the answer, even if the queue had the other end's pace.
 
     With up to twice the workers of the answer the round is repeated however far behind:
     predictions of more workers depend on it. After two rounds of which one was probably
@@ -269,9 +269,8 @@ def needs_another_round(candidate: Observation, estimates: Estimates) -> bool:
     if len(paces_s) == 2:
         return max(paces_s) > _DISTURBED * min(paces_s)
     answer = estimates.answer
-    is_near = (
-        estimates.costs_s[candidate.settings] < _FAR_BEHIND * estimates.costs_s[answer]
-    )
+    least_s = estimates.costs_s[candidate.settings] / (1 + candidate.bias_bound)
+    is_near = least_s < _FAR_BEHIND * estimates.costs_s[answer]
     is_next = answer.num_workers < candidate.num_workers <= 2 * answer.num_workers
     return len(paces_s) == 1 and (is_near or is_next)
 

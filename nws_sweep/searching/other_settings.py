@@ -29,6 +29,7 @@ from nws_sweep.searching.observations import (
 )
 
 _MOST_TIMED_S = 4.0  # of a value
+_LATE = 0.7  # share of the time limit after which the search of num_workers may wait
 _PREDICTED = ("prefetch_factor", "in_order", "persistent_workers", "num_workers")
 _NOT_PREDICTED = {
     name: f"; no other {name} is predicted to be faster"
@@ -42,10 +43,12 @@ class OtherSettingsSearch(Strategy):
 
     The values of a setting are compared in rounds with the best settings so far. Of
     settings that the replay predicts only the best value is measured, if it promises
-    enough.
+    enough. Where num_workers is hard to decide, a setting that promises to save does
+    not wait for it until the time limit.
 
     Attributes:
         workers: Searches num_workers.
+        limit_s: Time limit of the search; infinite without one.
         cores: CPUs that a candidate may use.
         start_method: How workers start: fork, spawn or forkserver.
     """
@@ -53,6 +56,7 @@ class OtherSettingsSearch(Strategy):
     workers: Strategy
     cores: float
     start_method: str
+    limit_s: float = math.inf
 
     def decide(
         self, observations: Sequence[Observation], facts: DatasetFacts | None = None
@@ -80,7 +84,8 @@ class OtherSettingsSearch(Strategy):
         # A finished trial of an earlier program does not show that the search of
         # num_workers ended.
         has_begun = any(variant.paces_s or variant.spent_s for variant in variants)
-        if estimates is None or not (isinstance(decision, Stop) or has_begun):
+        may_begin = isinstance(decision, Stop) or self._is_late(observations)
+        if estimates is None or not (may_begin or has_begun):
             return decision
         # The best so far takes part in the first round with other settings, unless it
         # has ended.
@@ -95,9 +100,16 @@ class OtherSettingsSearch(Strategy):
             reason = decision.reason
         observed = {observation.settings: observation for observation in observations}
         has_accelerator = facts is None or facts.accelerator is not None
-        return self._compare(
+        compared = self._compare(
             best, reason, of_workers, observed, has_accelerator=has_accelerator
         )
+        goes_on = isinstance(compared, Stop) and not has_begun
+        return decision if goes_on and isinstance(decision, Round) else compared
+
+    def _is_late(self, observations: Sequence[Observation]) -> bool:
+        """Whether most of the time limit has been spent."""
+        spent_s = sum(observation.spent_s for observation in observations)
+        return spent_s >= _LATE * self.limit_s
 
     def _compare(
         self,

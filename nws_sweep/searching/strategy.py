@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from nws_sweep import units
+from nws_sweep.model.time_limit import limit_s
 from nws_sweep.records import Configuration, DatasetFacts, LoaderSettings, SearchRules
 from nws_sweep.searching.adaptive import MOST_PREDICTED, Adaptive
 from nws_sweep.searching.estimates import Estimates, estimates_of, is_precise
@@ -211,6 +212,7 @@ def make(
         measure=measure,
         cores=cores,
         start_method=method,
+        limit_s=limit_s(configuration),
     )
 
 

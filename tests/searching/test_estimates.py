@@ -161,6 +161,18 @@ def test_one_slow_round_is_repeated_unless_it_is_far_behind_and_not_next_to_the_
         assert not is_undecided(twice, estimates(answer, twice))
 
 
+def test_one_round_is_repeated_if_workers_that_filled_the_queue_may_be_fast() -> None:
+    """They made 2.5 times the batches that were taken, as behind a late batch."""
+    answer = seen(4, 1.0, 1.0, 1.0)
+    for cost, bias_bound, is_repeated in (
+        (3.0, 0.0, False),
+        (3.0, 1.5, True),
+        (4.0, 1.5, False),
+    ):
+        filling = replace(seen(9, cost, first_round=2), bias_bound=bias_bound)
+        assert is_undecided(filling, estimates(answer, filling)) == is_repeated
+
+
 def test_a_candidate_of_which_one_round_was_disturbed_has_a_third_however_far_behind() -> (
     None
 ):

@@ -344,6 +344,35 @@ def test_more_workers_that_start_once_are_tried_where_their_start_was_too_long(
     assert stopped.reason.endswith("num_workers=16 takes 50 % less time")
 
 
+@pytest.mark.parametrize(
+    ("spent_s", "saved", "is_compared"),
+    [(20.0, 0.5, False), (21.0, 0.5, True), (21.0, 0.0, False)],
+)
+def test_a_setting_that_promises_to_save_does_not_wait_until_the_time_limit(
+    monkeypatch: pytest.MonkeyPatch, spent_s: float, saved: float, is_compared: bool
+) -> None:
+    """The search of num_workers, which may take 60 s, would go on."""
+
+    def cost_s(queue: QueueSettings) -> float:
+        return 1.0 - saved * queue.persistent_workers
+
+    model = SimpleNamespace(cost_s=cost_s)
+    monkeypatch.setattr(other_settings, "model_from", lambda *_: model)
+    two, four = BASE.with_workers(2), BASE.with_workers(4)
+    goes_on = Round(candidates=(two, four))
+    workers: Any = SimpleNamespace(decide=lambda *_: goes_on)
+    search = OtherSettingsSearch(
+        rules=search_rules((2, 4), settings=("persistent_workers",)), base=BASE,
+        measure=MeasureRules(), workers=workers, cores=2.0, start_method="fork", limit_s=60.0,
+    )  # fmt: skip
+    measured = [replace(by_rounds(s, 1.0), spent_s=spent_s) for s in (two, four)]
+    decision = search.decide(measured)
+    assert isinstance(decision, Round)
+    assert (decision != goes_on) == is_compared
+    persistent = replace(two, persistent_workers=True)
+    assert (persistent in decision.candidates) == is_compared
+
+
 def test_workers_that_start_once_are_predicted_with_each_number_that_was_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
