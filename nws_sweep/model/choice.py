@@ -9,11 +9,11 @@ expectation.
 """
 
 import math
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from nws_sweep.model.queue import QueueSettings
+from nws_sweep.model.stats import student_t
 from nws_sweep.records import LoaderSettings
 
 PREFETCH_FACTORS = (1, 2, 4, 8)  # that are tried
@@ -69,22 +69,26 @@ def promising(
     return best if promised <= (1 - PROMISING) * least else None
 
 
-def expected_loss(excess: float, spread: float) -> float:
-    """Computes the expectation of max(0, X), X normal: the share of the price lost by
-    not choosing other settings.
+def expected_loss(excess: float, spread: float, freedom: float) -> float:
+    """Computes the expectation of max(0, X), X of a Student's t distribution: the share
+    of the price lost by not choosing other settings.
 
-    It is the linear loss function (Raiffa and Schlaifer, Applied Statistical Decision
-    Theory, 1961, section 11.2).
+    It is a linear loss function (Raiffa and Schlaifer, Applied Statistical Decision
+    Theory, 1961). With the density f and the degrees of freedom n, the integral of
+    u f(u) from -t on is f(t) (n + t^2) / (n - 1).
 
     Args:
         excess: Expected logarithm of the price of the chosen settings / that of the
             others.
-        spread: Its standard deviation.
+        spread: Its standard deviation, estimated with ``freedom`` degrees of freedom,
+            at least 2.
     """
     if spread <= 0:
         return max(0.0, excess)
-    normal = statistics.NormalDist()
-    return excess * normal.cdf(excess / spread) + spread * normal.pdf(excess / spread)
+    t = excess / spread
+    density, share = student_t(t, freedom)
+    tail = spread * density * (freedom + t * t) / (freedom - 1)
+    return excess * share + tail
 
 
 def most_workers(cpus: float, measured_s: Mapping[S, float]) -> int:

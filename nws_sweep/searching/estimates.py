@@ -119,7 +119,8 @@ class Estimates:
         About 0 if ``settings`` are surely worse, by however much: it ranks no
         candidates, ``costs_s`` does.
         """
-        return choice.expected_loss(self._excess(settings), self._spread(settings))
+        excess, spread = self._excess(settings), self._spread(settings)
+        return choice.expected_loss(excess, spread, self._fit.freedom)
 
     def _excess(self, settings: LoaderSettings) -> float:
         """Logarithm of the price of ``answer`` / the price of ``settings``; more

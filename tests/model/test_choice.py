@@ -3,6 +3,7 @@
 import math
 import random
 
+import numpy as np
 import pytest
 
 from nws_sweep.model import choice
@@ -110,3 +111,15 @@ def test_more_workers_than_usual_are_tried_only_if_the_last_doubling_gained_a_fi
     # six doublings, a fifth each
     assert choice.most_workers(2, {queue(0): 8.0, queue(80): 2.0}) == 80
     assert choice.most_workers(2, {queue(0): 8.0, queue(80): 1.8}) == 160
+
+
+@pytest.mark.parametrize("freedom", [3.0, 5.0, 50.0])
+@pytest.mark.parametrize("excess", [-0.2, -0.05, 0.0, 0.1])
+def test_the_loss_is_the_mean_of_what_other_settings_save(
+    excess: float, freedom: float
+) -> None:
+    drawn = np.random.default_rng(0).standard_t(freedom, 500_000)
+    saved = np.maximum(0.0, excess + 0.1 * drawn).mean()
+    loss = choice.expected_loss(excess, 0.1, freedom)
+    assert loss == pytest.approx(saved, rel=0.03)
+    assert choice.expected_loss(excess, 0.0, freedom) == max(0.0, excess)

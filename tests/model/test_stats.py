@@ -27,6 +27,15 @@ def test_95_per_cent_of_students_distribution_lie_within_the_quantile() -> None:
         assert covered == pytest.approx(0.95, abs=1e-3 if n < 5 else 2e-5)
 
 
+@pytest.mark.parametrize("freedom", [2.0, 3.5, 10.0, 100.0])
+def test_students_probability_is_the_integral_of_its_density(freedom: float) -> None:
+    for t in (-3.0, -0.5, 0.0, 1.0, 4.0):
+        between = (np.arange(1000) + 0.5) / 1000 * t
+        densities = [stats.student_t(u, freedom)[0] for u in between]
+        probability = 0.5 + t * float(np.mean(densities))
+        assert stats.student_t(t, freedom)[1] == pytest.approx(probability, abs=2e-3)
+
+
 def test_an_interval_is_symmetrical_on_the_logarithm_and_unknown_without_a_half_width() -> (
     None
 ):
