@@ -43,8 +43,8 @@ class OtherSettingsSearch(Strategy):
 
     The values of a setting are compared in rounds with the best settings so far. Of
     settings that the replay predicts only the best value is measured, if it promises
-    enough. Where num_workers is hard to decide, a setting that promises to save does
-    not wait for it until the time limit.
+    enough. Where num_workers takes many rounds to decide, a setting that promises to
+    save does not wait for it until the time limit.
 
     Attributes:
         workers: Searches num_workers.
@@ -84,7 +84,7 @@ class OtherSettingsSearch(Strategy):
         # A finished trial of an earlier program does not show that the search of
         # num_workers ended.
         has_begun = any(variant.paces_s or variant.spent_s for variant in variants)
-        may_begin = isinstance(decision, Stop) or self._is_late(observations)
+        may_begin = isinstance(decision, Stop) or self._may_wait(decision, observations)
         if estimates is None or not (may_begin or has_begun):
             return decision
         # The best so far takes part in the first round with other settings, unless it
@@ -106,10 +106,12 @@ class OtherSettingsSearch(Strategy):
         goes_on = isinstance(compared, Stop) and not has_begun
         return decision if goes_on and isinstance(decision, Round) else compared
 
-    def _is_late(self, observations: Sequence[Observation]) -> bool:
-        """Whether most of the time limit has been spent."""
+    def _may_wait(self, decision: Round, observations: Sequence[Observation]) -> bool:
+        """Whether a round of num_workers may wait: it has no new candidate, and most of
+        the time limit has been spent."""
+        known = {observation.settings for observation in observations}
         spent_s = sum(observation.spent_s for observation in observations)
-        return spent_s >= _LATE * self.limit_s
+        return known.issuperset(decision.candidates) and spent_s >= _LATE * self.limit_s
 
     def _compare(
         self,

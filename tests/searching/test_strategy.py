@@ -345,11 +345,20 @@ def test_more_workers_that_start_once_are_tried_where_their_start_was_too_long(
 
 
 @pytest.mark.parametrize(
-    ("spent_s", "saved", "is_compared"),
-    [(20.0, 0.5, False), (21.0, 0.5, True), (21.0, 0.0, False)],
+    ("spent_s", "saved", "new", "is_compared"),
+    [
+        (20.0, 0.5, (), False),
+        (21.0, 0.5, (), True),
+        (21.0, 0.0, (), False),
+        (21.0, 0.5, (8,), False),
+    ],
 )
 def test_a_setting_that_promises_to_save_does_not_wait_until_the_time_limit(
-    monkeypatch: pytest.MonkeyPatch, spent_s: float, saved: float, is_compared: bool
+    monkeypatch: pytest.MonkeyPatch,
+    spent_s: float,
+    saved: float,
+    new: tuple[int, ...],
+    is_compared: bool,
 ) -> None:
     """The search of num_workers, which may take 60 s, would go on."""
 
@@ -359,7 +368,7 @@ def test_a_setting_that_promises_to_save_does_not_wait_until_the_time_limit(
     model = SimpleNamespace(cost_s=cost_s)
     monkeypatch.setattr(other_settings, "model_from", lambda *_: model)
     two, four = BASE.with_workers(2), BASE.with_workers(4)
-    goes_on = Round(candidates=(two, four))
+    goes_on = Round(candidates=(two, four, *map(BASE.with_workers, new)))
     workers: Any = SimpleNamespace(decide=lambda *_: goes_on)
     search = OtherSettingsSearch(
         rules=search_rules((2, 4), settings=("persistent_workers",)), base=BASE,
