@@ -148,12 +148,14 @@ def times_of(base: Trial, compared: Trial) -> Times | None:
     else per sample; else per epoch.
 
     Of workers that persist and others, epochs are compared first: they differ in the
-    start of an epoch. None if the trials have no quantity in common.
+    start of an epoch. So are epochs with few batches, which have no steady pace. None
+    if the trials have no quantity in common.
     """
     same_size = base.settings.batch_size == compared.settings.batch_size
     steady = Quantity.BATCH if same_size else Quantity.SAMPLE
     quantities = [steady, Quantity.EPOCH]
-    if base.settings.persistent_workers != compared.settings.persistent_workers:
+    persist = {trial.settings.persistent_workers for trial in (base, compared)}
+    if len(persist) > 1 or not (base.is_steady and compared.is_steady):
         quantities.reverse()
     for quantity in quantities:
         base_s, compared_s = time_of(base, quantity), time_of(compared, quantity)

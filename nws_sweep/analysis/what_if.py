@@ -46,12 +46,15 @@ class Predicted:
     and ``high``."""
 
     settings: QueueSettings  # with the number of CPUs
-    batch_s: Estimate  # at the steady pace
+    # at the steady pace, its share of an epoch that is too short to have one
+    batch_s: Estimate
     epoch_s: Estimate | None  # None if the length of an epoch is unknown
-    # at the steady pace; None if the size of a batch is unknown
+    # of an epoch; without its length at the steady pace, without the size of a batch
+    # None
     samples_per_s: float | None
     # of a trial with these settings, CPUs and training step; None if there is none
     measured: Measurement | None
+    is_steady: bool = True  # whether ``batch_s`` is at the steady pace
 
     @property
     def cost_s(self) -> Estimate:
@@ -68,11 +71,13 @@ class Predicted:
         return self.measured.batch_s.value if self.measured.batch_s else None
 
     def __str__(self) -> str:
-        epoch = f", an epoch {units.interval(self.epoch_s)}" if self.epoch_s else ""
         what = f"num_workers={self.settings.num_workers} on {units.counted(self.settings.cpus, 'CPU')}"
-        return (
-            f"{what}: a batch takes {units.interval(self.batch_s)}{epoch} (predicted)"
-        )
+        times = []
+        if self.is_steady:
+            times.append(f"a batch takes {units.interval(self.batch_s)}")
+        if self.epoch_s:
+            times.append(f"an epoch takes {units.interval(self.epoch_s)}")
+        return f"{what}: {', '.join(times)} (predicted)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,13 +148,27 @@ class WhatIf:
         """Predicts with intervals; replays 25 epochs."""
         prediction = self.model.predict(settings)
         size = self.result.configuration.loader.batch_size
+        share_s = prediction.batch_s.value
+        if self.has_length:
+            share_s = prediction.epoch_s.value / self.model.batches
         return Predicted(
             settings=settings,
             batch_s=prediction.batch_s,
             epoch_s=prediction.epoch_s if self.has_length else None,
-            samples_per_s=size / prediction.batch_s.value if size else None,
+            samples_per_s=size and size / share_s,
             measured=_measured(self, settings),
+            is_steady=self._is_steady(settings),
         )
+
+    def _is_steady(self, settings: QueueSettings) -> bool:
+        """Whether an epoch is long enough for a steady pace."""
+        loader = replace(
+            self.result.configuration.loader,
+            num_workers=settings.num_workers,
+            prefetch_factor=settings.prefetch_factor,
+        )
+        batches = self.model.batches
+        return not self.has_length or loader.steady_part(batches) is not None
 
     def recommended(self, rows: Iterable[Predicted]) -> Predicted:
         """Selects the answer of the search if it is among the rows, unless others

@@ -116,7 +116,7 @@ def left_out(settings: Mapping[str, Any], project: ProjectFacts) -> Iterator[str
     for name, value in settings.items():
         if name in project.keys:
             continue
-        has = "no key for it"
+        has = "no key for it; set it where the DataLoader is made"
         if keys := project.unclear.get(name):
             has = f"{', '.join(keys)}; add the key of the measured loader, such as {override(keys[0], value)}"
         yield f"{name}={shown(value)} is left out: the project's config has {has}"

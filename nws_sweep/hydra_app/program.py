@@ -190,6 +190,8 @@ class SearchCallback(ProgramCallback):
                 overrides = formats.overrides_in_place(configuration)
                 if overrides:
                     logger.info("set    %s", overrides)
+                for line in formats.left_out(configuration):
+                    logger.info("note   %s", line)
 
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Starts the hook, and makes Hydra catch the end of the job, as it catches

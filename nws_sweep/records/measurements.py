@@ -437,6 +437,14 @@ class Trial:
         return self.settings.num_workers
 
     @property
+    def is_steady(self) -> bool:
+        """Whether the time of a batch is that at the steady pace; in a short epoch it
+        is a share of the epoch, with the start."""
+        if self.batches is None:
+            return True
+        return self.settings.steady_part(self.batches) is not None
+
+    @property
     def objective_s(self) -> float | None:
         """Time that ranks trials, s: of an epoch, start-up included, if its length is
         known, else of a batch.

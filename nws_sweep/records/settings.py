@@ -104,6 +104,21 @@ class LoaderSettings:
         """Batches that the workers may hold ready or in preparation."""
         return self.num_workers * self.prefetched
 
+    def steady_part(self, batches: int) -> slice | None:
+        """Selects the batches of an epoch that have the steady pace: whole multiples of
+        the workers, without the first one, which includes the start, and the last ones.
+
+        None if the epoch is shorter than two queues, or none are left: then all that is
+        known of a batch is its share of the epoch.
+        """
+        multiple, queued = max(1, self.num_workers), max(1, self.queued_batches)
+        # the last batch may be shorter, and others arrive together with it
+        full_batches = batches if self.drop_last else batches - 1
+        part = slice(multiple, full_batches // multiple * multiple)
+        if batches < 2 * queued or part.stop <= part.start:
+            return None
+        return part
+
     def changes(
         self, before: "LoaderSettings", searched: Iterable[str] = ()
     ) -> dict[str, Any]:

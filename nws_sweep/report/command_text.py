@@ -1,5 +1,6 @@
 """What ``compare`` and ``predict`` print: the answer, then a table."""
 
+import math
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -120,9 +121,13 @@ def _predicted(recorded: WhatIf, best: Predicted, varied: Sequence[str]) -> str:
     # on other CPUs a prediction is compared with a prediction
     if before.measured_s is not None and best.settings.cpus == searched.cpus:
         before_s = before.measured_s
-    gain = before_s / (best.measured_s or best.cost_s.value)
+    gain = Ratio(
+        value=before_s / (best.measured_s or best.cost_s.value), half_width=None
+    )
     compared = f"{searched.num_workers} with {cpus}"
-    return f"{line}, {Ratio(value=gain, half_width=None).as_fast_as(compared)}"
+    if abs(gain.log) <= math.log1p(recorded.tolerance):
+        return f"{line}, about as fast as {compared}"
+    return f"{line}, {gain.as_fast_as(compared)}"
 
 
 def _time(row: Predicted) -> str:
@@ -138,6 +143,8 @@ def _source(recorded: WhatIf, best: QueueSettings, varied: Sequence[str]) -> str
     if recorded.step_s:
         step = f"a training step of {units.seconds(recorded.step_s)} a batch"
     conditions = [units.counted(best.cpus, "CPU"), step]
+    if best.persistent_workers:
+        conditions.append("persistent_workers=true")
     for name in _VARIED:
         if name not in varied:
             conditions.append(f"{name}={shown(getattr(best, name))}")
@@ -157,13 +164,15 @@ def _table(rows: Sequence[Predicted], varied: Sequence[str]) -> str:
         table.append(
             [
                 *(shown(getattr(row.settings, name)) for name in names),
-                units.interval(measured.batch_s if measured else None),
-                units.interval(row.batch_s),
+                units.interval(
+                    measured.batch_s if measured and row.is_steady else None
+                ),
+                units.interval(row.batch_s if row.is_steady else None),
                 units.as_exact_as(measured.epoch_s, measured.batch_s)
                 if measured
                 else units.NOTHING,
                 units.interval(row.epoch_s),
-                units.number(row.samples_per_s, units.uncertainty(row.batch_s)),
+                units.number(row.samples_per_s, units.uncertainty(row.cost_s)),
             ]
         )
     told = snippets.without_equal_columns(table, len(names))
@@ -185,7 +194,8 @@ def _sizing(
     line = f"{answer}: {pace} a batch with num_workers={num_workers}"
     if len(paces) > 1:
         _, (slower_s, _) = paces[-2]
-        line += f", {units.seconds(slower_s, units.ROUGHLY)} with {cpus // 2}"
+        fewer = units.counted(cpus // 2, "CPU")
+        line += f", {units.seconds(slower_s, units.ROUGHLY)} on {fewer}"
     yield line
 
 

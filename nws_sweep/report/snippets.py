@@ -69,7 +69,7 @@ def of_trial(trial: Trial, result: SearchRecord) -> TrialCells:
         return TrialCells(candidate, state=state)
     return TrialCells(
         candidate=candidate,
-        batch=units.interval(measurement.batch_s),
+        batch=units.interval(measurement.batch_s if trial.is_steady else None),
         rate=units.rate(rate(trial, result)),
         startup=units.seconds(measurement.startup_s, units.ROUGHLY),
         epoch=units.as_exact_as(measurement.epoch_s, measurement.batch_s),

@@ -410,19 +410,15 @@ class Timing(Pace):
 
 
 def _steady_part(epoch: Window, conditions: Conditions) -> Window:
-    """Cuts an epoch to whole multiples of the workers: waits and steps without its
-    start and end.
-
-    The first multiple goes, since it includes the start-up; and the last batch, which
-    may be shorter, with the batches that arrive together with it. Of an epoch shorter
-    than two queues, or with nothing left, a batch takes its share, start-up included.
-    """
-    multiple, batch_size = conditions.worker_multiple, conditions.settings.batch_size
-    full_batches = epoch.batches if conditions.settings.drop_last else epoch.batches - 1
-    kept = slice(multiple, full_batches // multiple * multiple)
-    wait_s, step_s = epoch.wait_s[kept], epoch.step_s[kept]
-    if epoch.batches < 2 * conditions.warm_up or not wait_s:
+    """Cuts an epoch to the waits and steps at the steady pace; not an epoch without
+    such a part."""
+    kept, batch_size = (
+        conditions.settings.steady_part(epoch.batches),
+        conditions.settings.batch_size,
+    )
+    if kept is None:
         return epoch
+    wait_s, step_s = epoch.wait_s[kept], epoch.step_s[kept]
     samples = (
         epoch.samples * len(wait_s) // epoch.batches
         if batch_size is None

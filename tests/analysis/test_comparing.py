@@ -217,6 +217,8 @@ BROKEN = search_result(failed_trial(2))
 PERSISTENT = search_result(
     steady(2, 1.0, settings=loader_settings(2, persistent_workers=True))
 )
+# an epoch of fewer than two queues
+SHORT = search_result(replace(steady(2, 1.0), batches=7))
 WHOLE = [
     search_result(trial(2, value, measurement=measurement(value, batch_s=None)))
     for value in (1.0, 9.0)
@@ -233,6 +235,7 @@ WHOLE = [
         (found(1.0), LARGER_BATCHES, (Quantity.SAMPLE, 1 / 128), "faster",
          "the batch sizes differ, so times per sample are compared"),
         (found(1.0), PERSISTENT, (Quantity.EPOCH, 1.0), "same", ""),
+        (found(1.0), SHORT, (Quantity.EPOCH, 1.0), "same", ""),
         (found(1.0), BROKEN, None, "failed in B", "nothing could be measured in B"),
         (BROKEN, found(1.0), None, "failed in A", "nothing could be measured in A"),
         (*WHOLE, (Quantity.EPOCH, 9.0), "inconclusive",

@@ -1,3 +1,4 @@
+import re
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
@@ -57,12 +58,23 @@ def test_predicted_and_measured_times_stand_side_by_side(
     )
 
 
+def test_epochs_without_a_steady_pace_have_no_time_per_batch(tmp_path: Path) -> None:
+    trial = replace(recorded_trial(4, COST), batches=15)
+    found = store_run(tmp_path, search_result(trial))
+    (short,) = summarise(storage.find(found)).configurations
+    table = command_text.predictions(short, options(num_workers="2,4"))
+    assert re.findall(r"^\| (\d) +\| (\S+)", table, re.MULTILINE) == [
+        ("2", "40"),
+        ("4", "-"),
+    ]
+
+
 def test_with_another_training_step_the_cpus_of_a_node_are_told(
     run: ConfigurationSummary,
 ) -> None:
     enough = command_text.predictions(run, options(training_step=0.02)).splitlines()[2]
     assert enough.startswith("next   4 CPUs keep the training step busy: 20")
-    assert enough.endswith(" a batch with num_workers=4, 40 ms with 2")
+    assert enough.endswith(" a batch with num_workers=4, 40 ms on 2 CPUs")
     too_few = command_text.predictions(
         run, options(training_step=0.02, num_workers="0..1")
     ).splitlines()[2]

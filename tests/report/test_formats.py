@@ -152,7 +152,8 @@ def test_settings_stand_at_the_keys_of_the_project_and_what_has_none_is_a_commen
     rendered = formats.render(of_project(4), "overrides")
     assert rendered.text == "++data.num_workers.train=4\n"
     assert rendered.comments == (
-        "batch_size=64 is left out: the project's config has no key for it",
+        "batch_size=64 is left out: the project's config has no key for it; "
+        "set it where the DataLoader is made",
     )
     without = formats.render(of_project(0), "overrides").text
     assert without == "++data.num_workers.train=0 ++data.prefetch_factor=null\n", (

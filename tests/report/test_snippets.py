@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from nws_sweep.records import BatchCost, TrialState
 from nws_sweep.report import snippets
 from tests.factories import (
@@ -49,6 +51,13 @@ def test_figures_of_a_table_are_those_of_the_pictures_and_of_settings_with_a_tim
         ["2", "about 50 to 90 ms", "about 700 to 1400", "about 6 to 12 s", "4.0 s"],
     ]
     assert round(found.configurations[0].best_rate) == 1024
+
+
+def test_an_epoch_without_a_steady_pace_has_no_time_per_batch() -> None:
+    """Two workers have a queue of four batches."""
+    for batches, batch in ((7, "-"), (8, "about 50 to 90 ms")):
+        short = replace(trial(2, 8.0), batches=batches)
+        assert snippets.of_trial(short, search_result(short)).batch == batch
 
 
 def test_below_the_table_of_a_grid_are_what_is_not_certain_and_each_cause_once() -> (
