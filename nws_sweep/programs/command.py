@@ -69,6 +69,8 @@ def run(arguments: Sequence[str]) -> int:
         program.run(options.program[1:])
     except BaseException as error:
         status = error.code if isinstance(error, SystemExit) else 1
+        if status:
+            hook.reason_for_none = _failure(error)
         if status == _WRONG_USAGE:
             _blame_order(hook, parser, options.program[1:])
         has_failed_search = hook.ending is not None or (not status and hook.status)
@@ -77,6 +79,13 @@ def run(arguments: Sequence[str]) -> int:
     finally:
         hook.end(program.name)
     return hook.status
+
+
+def _failure(error: BaseException) -> str:
+    """Says how a program failed; its own lines say why."""
+    if not isinstance(error, SystemExit):
+        return f"it raised {type(error).__name__}"
+    return f"its exit status was {error.code if isinstance(error.code, int) else 1}"
 
 
 def _blame_order(

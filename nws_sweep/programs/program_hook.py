@@ -10,17 +10,19 @@ order or over an iterable dataset.
 import abc
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.records import SearchRecord, ranges
 from nws_sweep.report.progress import Print, Progress
+from nws_sweep.units import listed
 
 # the number of a DataLoader, the class of its dataset, or None for the training
 # DataLoader
 Wanted = int | str | None
+_MOST_NAMED = 4  # DataLoaders that a line names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +132,11 @@ class ProgramHook(abc.ABC):
     def _say_that_none_was_seen(self, program: str) -> None:
         nothing = "ended without iterating over a torch DataLoader in this process"
         self._reporting.announce(f"{program} {nothing}: {self.reason_for_none}")
+
+    def _say_that_none_was_wanted(self, program: str, names: Sequence[str]) -> None:
+        seen = listed(names, _MOST_NAMED)
+        missed = f"a DataLoader of the class or number {self._wanted}, but over {seen}"
+        self._reporting.announce(f"{program} ended without iterating over {missed}")
 
     def _is_wanted(self, number: int, dataset_class: str) -> bool:
         return self._wanted in (number, dataset_class)

@@ -82,7 +82,8 @@ class SearchHook(ProgramHook):
             require(name, options[name])
         self._options = options
         self._made_in = os.getpid()
-        self._loaders: list[weakref.ref[Any]] = []  # in the order of first iteration
+        # in the order of first iteration, with their names
+        self._loaders: list[tuple[weakref.ref[Any], str]] = []
         # a launcher has started them with a hook each
         self._has_all_ranks = any(name in os.environ for name in RANKS)
 
@@ -122,6 +123,10 @@ class SearchHook(ProgramHook):
         if not self._loaders:
             self._say_that_none_was_seen(program)
             return
+        if self._wanted is not None:
+            names = [name for _, name in self._loaders]
+            self._say_that_none_was_wanted(program, names)
+            return
         unreached = f"{program} ended without iterating over the DataLoader to search"
         self._reporting.announce(f"{unreached}; nothing was searched")
 
@@ -143,11 +148,13 @@ class SearchHook(ProgramHook):
     def _number_of(self, loader: Any) -> tuple[int, bool]:
         """Finds the number of a loader, and whether it is iterated for the first
         time."""
-        for number, reference in enumerate(self._loaders, 1):
+        for number, (reference, _) in enumerate(self._loaders, 1):
             if reference() is loader:
                 return number, False
-        self._loaders.append(weakref.ref(loader))
-        return len(self._loaders), True
+        number = len(self._loaders) + 1
+        name = name_of(number, type(loader.dataset).__name__)
+        self._loaders.append((weakref.ref(loader), name))
+        return number, True
 
     def _search(self, loader: Any) -> int:
         """Searches the loader; returns the exit status.

@@ -117,9 +117,8 @@ class TuningHook(ProgramHook):
         if not (self._wanted and self._followed):
             self._say_that_none_was_seen(program)
             return
-        names = ", ".join(followed.name for followed in self._followed)
-        missed = f"a DataLoader of the class or number {self._wanted}, but over {names}"
-        self._reporting.announce(f"{program} ended without iterating over {missed}")
+        names = [followed.name for followed in self._followed]
+        self._say_that_none_was_wanted(program, names)
 
     def get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
         """Returns an iterator that tunes the loader."""

@@ -85,9 +85,8 @@ def _check(source: Source, target: Any) -> None:
         )
     loaders.check_length(dataset)
     if source.samples == 0:
-        raise DatasetError(
-            f"dataset {target} is empty: 0 samples, at least 1 is needed"
-        )
+        kind = type(dataset).__name__
+        raise DatasetError(f"dataset {kind} is empty: 0 samples, at least 1 is needed")
 
 
 def hint(look: Callable[[Any], tuple[Any, ...]], value: Any) -> tuple[Any, ...]:

@@ -212,11 +212,11 @@ def test_an_exception_has_the_programs_own_traceback(
     tuned = run_python(tmp_path, environment, "-m", "nws_sweep", "autotune", "train.py")
     assert (plain.returncode, tuned.returncode) == (1, 1)
     lines = tuned.stderr.splitlines(keepends=True)
-    line = next(
-        line
-        for line in lines
-        if line.startswith("nws_sweep: train.py ended without iterating over a torch ")
+    none_seen = (
+        "train.py ended without iterating over a torch DataLoader in this process"
     )
+    line = f"nws_sweep: {none_seen}: it raised ValueError\n"
+    assert line in lines
     assert tuned.stderr.replace(line, "") == plain.stderr
 
 

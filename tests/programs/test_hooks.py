@@ -197,19 +197,23 @@ def test_a_loader_may_be_named(
 
 
 @pytest.mark.parametrize(
-    ("program", "lines"),
+    ("wanted", "program", "lines"),
     [
-        (lambda: None, [NONE_SEEN]),
-        (lambda: list(validation_and_training()[0]), [
+        (None, lambda: None, [NONE_SEEN]),
+        ("MNIST", lambda: list(validation_and_training()[0]), [
+            "train.py ended without iterating over a DataLoader of the class or number MNIST, but over "
+            "DataLoader 1 (Plain)",
+        ]),
+        (None, lambda: list(validation_and_training()[0]), [
             "DataLoader 1 (Plain) is not searched: its order is fixed; --loader 1 searches it",
             "train.py ended without iterating over the DataLoader to search; nothing was searched",
         ]),
     ],
 )  # fmt: skip
 def test_a_program_without_a_training_ends_with_a_line(
-    told: Told, program: Callable[[], Any], lines: list[str]
+    told: Told, wanted: str | None, program: Callable[[], Any], lines: list[str]
 ) -> None:
-    hook = SearchHook(told.reporting, None)
+    hook = SearchHook(told.reporting, wanted)
     assert run(hook, program) is None
     assert hook.status == 1
     assert told.lines == lines
