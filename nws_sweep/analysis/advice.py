@@ -23,6 +23,7 @@ from nws_sweep.records import Part, SearchRecord, Trial
 from nws_sweep.units import ROUGHLY, interval, number, ratio, seconds, share
 
 _NEGLIGIBLE_GAIN = 0.01
+_LEAST_SHARE = 0.1  # of the time of a batch, below which its CPU time does not matter
 
 
 class Advice(NamedTuple):
@@ -53,8 +54,15 @@ def of(diagnosis: Diagnosis, stages: Sequence[Stage] = ()) -> Advice:
 
 
 def _alone(diagnosis: Diagnosis) -> tuple[Bottleneck, ...]:
-    """The bottlenecks that limit on their own; none if two limit together."""
-    return () if diagnosis.together else diagnosis.bottlenecks
+    """The bottlenecks that limit on their own; none if two limit together.
+
+    Without workers it is the CPU time of the samples, whatever keeps workers from
+    helping.
+    """
+    if not diagnosis.together:
+        return diagnosis.bottlenecks
+    is_cpu = Bottleneck.CPU in diagnosis.bottlenecks
+    return () if diagnosis.best.num_workers or not is_cpu else (Bottleneck.CPU,)
 
 
 def details(diagnosis: Diagnosis) -> Iterator[str]:
@@ -217,12 +225,13 @@ def _threads_beside(trials: Sequence[Trial]) -> Iterator[str]:
     for trial in trials:
         if trial.num_workers:
             batches += [record.stages[0] for record in trial.records if record.stages]
-    worker_s = 0.0
-    all_s = 0.0
+    worker_s = all_s = waited_s = 0.0
     for batch in batches:
         worker_s += max(0.0, batch.cpu_s - batch.overhead_s)
         all_s += max(0.0, batch.all_cpu_s - batch.overhead_s)
-    if all_s > WORTH_A_CHANGE * worker_s:
+        waited_s += batch.wait_s
+    computes = all_s - worker_s >= _LEAST_SHARE * (worker_s + waited_s)
+    if computes and all_s > WORTH_A_CHANGE * worker_s:
         line = f"threads beside the worker's own use {share(1 - worker_s / all_s)} of the CPU time of making batches"
         pools = [batch.pools for batch in batches if batch.pools]
         if pools:

@@ -235,6 +235,9 @@ def test_threads_that_compute_much_of_the_batches_are_told_with_their_number() -
         "threads beside the worker's own use 67 % of the CPU time of making batches; libraries with several threads in "
         "a worker: torch 4, cv2 8; fewer, set in worker_init_fn, may be as fast",
     )
+    waiting = replace(timed, stages=(replace(batch, wait_s=1.0),))
+    trial = replace(trial, records=(waiting,))
+    assert advice.on_samples(replace(record, trials=(trial,))) == ()
 
 
 @pytest.mark.parametrize(
