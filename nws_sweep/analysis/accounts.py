@@ -138,7 +138,10 @@ def _is_of_step(account: Account) -> bool:
 
 
 def cause(
-    account: Account, part: Part | None, details: Mapping[Part, str] | None = None
+    account: Account,
+    part: Part | None,
+    details: Mapping[Part, str] | None = None,
+    unit: str = "",
 ) -> str:
     """Why: the part that is to change, or the training step, with its seconds.
 
@@ -146,19 +149,22 @@ def cause(
         account: The account.
         part: The part that is to change; None for none.
         details: What else is known of a part, which is said if it is the cause.
+        unit: What takes the time of the account, such as ``an epoch``; empty if it is
+            time that has passed.
     """
     if part is None or _is_of_step(account):
         part = Part.STEP
     if part is Part.OTHERS:
         return _of_others(account)[0]
-    takes = _takes(account, _WORDS[part][0], account.seconds[part])
+    takes = _takes(account, _WORDS[part][0], account.seconds[part], unit)
     detail = (details or {}).get(part)
     return f"{takes}, {detail}" if detail else takes
 
 
-def _takes(account: Account, text: str, part_s: float) -> str:
+def _takes(account: Account, text: str, part_s: float, unit: str = "") -> str:
     shown = text.format(f"{share(part_s / account.total_s)} of the time")
-    return f"{shown} ({seconds(part_s)} of {seconds(account.total_s)})"
+    total = f"{seconds(account.total_s)} {unit}".rstrip()
+    return f"{shown} ({seconds(part_s)} of {total})"
 
 
 def _of_others(account: Account) -> tuple[str, Remedy]:

@@ -57,12 +57,12 @@ def _alone(diagnosis: Diagnosis) -> tuple[Bottleneck, ...]:
     """The bottlenecks that limit on their own; none if two limit together.
 
     Without workers it is the CPU time of the samples, whatever keeps workers from
-    helping.
+    helping; unless whole batches are the remedy.
     """
     if not diagnosis.together:
         return diagnosis.bottlenecks
-    is_cpu = Bottleneck.CPU in diagnosis.bottlenecks
-    return () if diagnosis.best.num_workers or not is_cpu else (Bottleneck.CPU,)
+    is_cpu = not diagnosis.best.num_workers and Bottleneck.CPU in diagnosis.bottlenecks
+    return (Bottleneck.CPU,) if is_cpu and indexing(diagnosis) is None else ()
 
 
 def details(diagnosis: Diagnosis) -> Iterator[str]:

@@ -157,10 +157,15 @@ def times_of(base: Trial, compared: Trial) -> Times | None:
     persist = {trial.settings.persistent_workers for trial in (base, compared)}
     if len(persist) > 1 or not (base.is_steady and compared.is_steady):
         quantities.reverse()
-    for quantity in quantities:
-        base_s, compared_s = time_of(base, quantity), time_of(compared, quantity)
-        if base_s and compared_s:
-            return Times(quantity=quantity, base=base_s, compared=compared_s)
+    found = (times_in(quantity, base, compared) for quantity in quantities)
+    return next(filter(None, found), None)
+
+
+def times_in(quantity: Quantity, base: Trial, compared: Trial) -> Times | None:
+    """Finds the times of two trials for this quantity; None unless both have one."""
+    base_s, compared_s = time_of(base, quantity), time_of(compared, quantity)
+    if base_s and compared_s:
+        return Times(quantity=quantity, base=base_s, compared=compared_s)
     return None
 
 

@@ -128,7 +128,8 @@ def stage_costs(
     Args:
         trials: Of one configuration.
         samples: Of a batch.
-        num_workers: Batches of trials with about this many workers count.
+        num_workers: Batches of trials with about this many workers count; without
+            workers no batch is copied.
     """
 
     def distance(trial: Trial) -> float:
@@ -141,6 +142,8 @@ def stage_costs(
     calls: list[_Call] = []
     for batch, record in enumerate(timed):
         calls += _calls(batch, record)
+    if not num_workers:
+        calls = [call for call in calls if call.stage.name != COPY]
     if not _seconds(calls):
         return ()
     stages = _costs(calls, timed[0].stages[0].name, samples * len(timed))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from nws_sweep import units
 from nws_sweep.analysis import accounts
 from nws_sweep.analysis.answers import MOST_NAMED, Answer
-from nws_sweep.analysis.time_ratios import Ratio, times_of
+from nws_sweep.analysis.time_ratios import Quantity, Ratio, times_in
 from nws_sweep.dataloading import device_clock
 from nws_sweep.online import texts
 from nws_sweep.online.loader_state import LoaderState
@@ -37,7 +37,7 @@ def answer_of(state: LoaderState) -> Answer:
         return answer
     return replace(
         answer,
-        why=accounts.cause(account, next(iter(account.seconds))),
+        why=accounts.cause(account, next(iter(account.seconds)), unit=state.times.unit),
         remedies=accounts.remedies(account, state.current, is_remade=state.is_remade),
     )
 
@@ -98,7 +98,8 @@ def _ratio(state: LoaderState, compared: LoaderSettings) -> Ratio:
     """The time with other settings / the time with those in use; the interval is that
     of paces, epochs have none."""
     before, after = (state.times.measured[name] for name in (compared, state.current))
-    times = times_of(state.trials[state.current], state.trials[compared])
+    trials = state.trials[state.current], state.trials[compared]
+    times = times_in(Quantity.BATCH, *trials)
     if times is None or before.is_of_epochs or after.is_of_epochs:
         return Ratio(value=before.batch_s / after.batch_s, half_width=None)
     return times.ratio

@@ -233,8 +233,8 @@ def _evidence(stages: Sequence[Stage], stage: Stage) -> str:
 
 
 def _fewer_workers(stages: Sequence[Stage], num_workers: int) -> tuple[str, ...]:
-    """How many workers would do without the stage that needs most of them; empty if
-    none does."""
+    """How many workers are enough without the stage that needs most of them; empty if
+    none needs more."""
     needed = [
         (stage.workers_without, stage.short_name)
         for stage in stages
@@ -243,8 +243,8 @@ def _fewer_workers(stages: Sequence[Stage], num_workers: int) -> tuple[str, ...]
     fewest, name = min(needed, default=(num_workers, ""))
     if fewest >= num_workers:
         return ()
-    would_do = f"{units.counted(fewest, 'worker')} would do instead of {num_workers}"
-    return (f"without {name} {would_do}",)
+    enough = f"num_workers={fewest} is enough instead of {num_workers}"
+    return (f"without {name} {enough}",)
 
 
 def _saved(stage: Stage) -> float:

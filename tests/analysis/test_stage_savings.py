@@ -165,13 +165,13 @@ def test_a_stage_that_costs_workers_but_no_time_is_said_so() -> None:
     best = factories.trial(8, 8.0)
     assert explanation.answer_of([stage], best).lines == [
         "no function is worth making cheaper: without any an epoch takes as long",
-        "next   without read 2 workers would do instead of 8",
+        "next   without read num_workers=2 is enough instead of 8",
     ]
     saving = replace(stage, saved=0.38, workers_without=3)
     lines = [
         "a cheaper read saves up to 38 % of an epoch with num_workers=8",
         "why    read takes 60 % of a sample (3.0 ms of 5.0 ms), 10 % of it on a CPU",
-        "next   without read 3 workers would do instead of 8",
+        "next   without read num_workers=3 is enough instead of 8",
         "cost   6.2 s",
     ]
     assert explanation.answer_of([saving], best, "6.2 s").lines == lines

@@ -480,7 +480,7 @@ def test_where_the_time_goes_and_what_was_tried_follow_when_that_is_asked_for(
     )
     assert answer == [
         first,
-        "  why    making samples takes 70 % of the time (7.00 s of 10.0 s)",
+        "  why    making samples takes 70 % of the time (7.00 s of 10.0 s a batch)",
         "  next   cheaper samples save up to 70 %; more workers save nothing",
     ]
     changed, *verbose = told("verbose")
