@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from nws_sweep.errors import TrialSkipped
 from nws_sweep.searching.candidate import Candidate
+from nws_sweep.searching.counters import with_workers
 from nws_sweep.searching.observations import Round
 from nws_sweep.system.resources import reason_not_fitting, resource_needs
 from nws_sweep.trials.environment import Environment
@@ -92,9 +93,10 @@ class Admission:
         memory_bytes: dict[int, int] = {}
         for candidate in started:
             added_bytes = [
-                time_slice.after.added_bytes or 0 for time_slice in candidate.slices
+                time_slice.after.added_bytes or 0
+                for time_slice in with_workers(candidate.slices, candidate.settings)
             ]
-            memory_bytes[candidate.settings.num_workers] = max(added_bytes)
+            memory_bytes[candidate.settings.num_workers] = max(added_bytes, default=0)
         needs = resource_needs(
             windows, {workers: held for workers, held in memory_bytes.items() if held}
         )

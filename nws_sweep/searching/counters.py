@@ -5,7 +5,14 @@ import statistics
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 
-from nws_sweep.records import Measurement, Noise, TimeSlice, Window, WindowKind
+from nws_sweep.records import (
+    LoaderSettings,
+    Measurement,
+    Noise,
+    TimeSlice,
+    Window,
+    WindowKind,
+)
 from nws_sweep.searching.schedule import Conditions, batches_in, epoch_windows, produced
 
 _PROGRAM_BYTES = 2**20  # that a new process reads for itself: its libraries
@@ -46,6 +53,20 @@ def running_slices(
     return running or counting or list(slices)
 
 
+def with_workers(
+    slices: Sequence[TimeSlice], settings: LoaderSettings
+) -> Sequence[TimeSlice]:
+    """Selects the time slices after which the workers still ran, if there are any: they
+    end with an epoch, unless they persist."""
+    if not settings.num_workers or settings.persistent_workers:
+        return slices
+    return [
+        time_slice
+        for time_slice in slices
+        if time_slice.windows and not time_slice.windows[-1].ended_epoch
+    ]
+
+
 def batches_made(time_slice: TimeSlice, conditions: Conditions) -> float:
     """Counts the batches that were made in a time slice, fractions included."""
     made_by_workers = produced(time_slice.windows, conditions)
@@ -69,11 +90,14 @@ def used_resources(
         for read in (time_slice.used.disk_bytes for time_slice in running)
         if read is not None
     ]
+    held = [
+        time_slice.after for time_slice in with_workers(slices, conditions.settings)
+    ]
     return Measurement(
         startup_s=startup_s,
         cpu_s=cpu_s / batches if batches and cpu_s > 0 else None,
-        memory_bytes=_most(time_slice.after.memory_bytes for time_slice in slices),
-        shm_bytes=_most(time_slice.after.shm_bytes for time_slice in slices),
+        memory_bytes=_most(after.memory_bytes for after in held),
+        shm_bytes=_most(after.shm_bytes for after in held),
         memory_growth_bytes=_memory_growth_bytes(slices),
         disk_bytes=sum(read_bytes) / batches if batches and read_bytes else None,
     )

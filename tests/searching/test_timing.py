@@ -413,6 +413,22 @@ def test_missing_counters_give_none_and_no_reads_give_zero() -> None:
 
 
 @pytest.mark.parametrize(
+    ("num_workers", "is_persistent", "memory_bytes"),
+    [(4, False, None), (4, True, 500), (0, False, 500)],
+)
+def test_memory_is_unknown_if_the_workers_have_ended_before_it_is_read(
+    num_workers: int, is_persistent: bool, memory_bytes: int | None
+) -> None:
+    epoch = window(WindowKind.EPOCH, startup_s=0.25, end_s=0.125)
+    settings = LoaderSettings(
+        batch_size=8, num_workers=num_workers, persistent_workers=is_persistent
+    )
+    measured_in = replace(conditions(), settings=settings)
+    taken = TimeSlice(windows=(epoch,), after=used(1.0, 500))
+    assert figures([taken], measured_in).memory_bytes == memory_bytes
+
+
+@pytest.mark.parametrize(
     ("memory", "growth_bytes"),
     [([500, 100, 108, 116], 1000.0), ([500, 100, 108], None)],
 )
