@@ -256,13 +256,14 @@ def indexing(diagnosis: Diagnosis) -> Advice | None:
 def _dear_transfer(diagnosis: Diagnosis) -> str:
     """Why workers do not help, if moving a batch takes longer than loading it; else
     empty."""
-    replayed = diagnosis.replayed
+    replayed, measured = diagnosis.replayed, diagnosis.measured
     load_s, hand_over_s = replayed.mean.making_s, replayed.hand_over_s
+    loaded = roughly(load_s)
+    if not diagnosis.has_step and measured.batch_s:  # as in the table
+        load_s = max(load_s, measured.batch_s.value)
+        loaded = interval(measured.batch_s)
     if diagnosis.best.num_workers or hand_over_s <= load_s:
         return ""
-    loaded = roughly(load_s)
-    if not diagnosis.has_step and diagnosis.measured.batch_s:
-        loaded = interval(diagnosis.measured.batch_s)  # as in the table
     moved = f"moving it from a worker takes {roughly(hand_over_s)}"
     return f"a batch is loaded in {loaded}; {moved}"
 

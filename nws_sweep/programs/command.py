@@ -162,7 +162,11 @@ _OF_SEARCH: Mapping[str, Mapping[str, Any]] = {
         "help": "of a step, per batch (default: none)",
     },
     "time_limit_s": {
-        "type": _SECONDS,
+        "type": of_number(
+            float,
+            "seconds above 0, without a unit",
+            lambda limit_s: limit_s > 0 and is_seconds(limit_s),
+        ),
         "metavar": "SECONDS",
         "help": "of the search (default: 60)",
     },

@@ -289,8 +289,12 @@ def test_wrong_usage_is_a_line(
     ("words", "message"),
     [
         (
-            ["search", "--time-limit", "30s", "train.py"],
-            "argument --time-limit: 30s: must be seconds of at least 0, without a unit",
+            ["search", "--training-step", "20ms", "train.py"],
+            "argument --training-step: 20ms: must be seconds of at least 0, without a unit",
+        ),
+        (
+            ["search", "--time-limit", "0", "train.py"],
+            "argument --time-limit: 0: must be seconds above 0, without a unit",
         ),
         (
             ["autotune", "--max-workers", "many", "train.py"],
