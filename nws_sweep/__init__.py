@@ -73,7 +73,13 @@ def __getattr__(name: str) -> Any:
         meant = suggestions.did_you_mean(name, __all__, instead)
         # with the name, Python adds no suggestion of its own
         raise AttributeError(f"{missing}; {meant}", name=name)
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    # rich draws a random number when it is imported
+    random = importlib.import_module("random")
+    state = random.getstate()
+    try:
+        return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    finally:
+        random.setstate(state)
 
 
 def __dir__() -> list[str]:

@@ -26,6 +26,7 @@ import stat
 import struct
 import sys
 import threading
+import time
 import types
 import weakref
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
@@ -384,6 +385,48 @@ def _is_refused_by_pickling(value_class: type, value: Any) -> bool:
     except Exception:  # Cython's functions may raise anything
         return True
     return False
+
+
+@contextlib.contextmanager
+def locks_held(loader: DataLoader[Any], within_s: float) -> Iterator[bool]:
+    """Holds the locks of a dataset and a ``collate_fn`` while processes are forked: a
+    lock that another thread holds then is never released in a forked process.
+
+    Gives False, and holds none, if one of them cannot be had in time.
+    """
+    kinds = type(threading.Lock()), type(threading.RLock())
+    locks = [
+        value
+        for _, value in _reached(loader.dataset, loader.collate_fn)
+        if isinstance(value, kinds)
+    ]
+    deadline_s = time.monotonic() + within_s
+    with contextlib.ExitStack() as held:
+        for lock in locks:
+            if not lock.acquire(timeout=max(0.0, deadline_s - time.monotonic())):
+                held.close()
+                yield False
+                return
+            held.callback(lock.release)
+        _held.append(locks)
+        try:
+            yield True
+        finally:
+            _held.pop()
+
+
+_held: list[list[Any]] = []  # by ``locks_held``
+
+
+def _release_in_child() -> None:
+    """Releases in a forked process what its parent still holds."""
+    while _held:
+        for lock in _held.pop():
+            lock.release()
+
+
+if hasattr(os, "register_at_fork"):  # Windows has none
+    os.register_at_fork(after_in_child=_release_in_child)
 
 
 def open_files() -> dict[int, str]:

@@ -97,9 +97,12 @@ class TunedIterator(LoaderIterator):
             self._begin_epoch()
 
     def __del__(self) -> None:
-        """Nothing refers to the iterator any more; the interpreter may be ending."""
-        with contextlib.suppress(Exception):
+        """Nothing refers to the iterator any more; the interpreter may be ending, and
+        has no ``contextlib`` then."""
+        try:
             _drop_pools(vars(self), self._tuner)
+        except Exception:
+            return
 
     def _reset(self, loader: DataLoader[Any]) -> None:
         """Called by DataLoader before another epoch with persistent workers, and draws
@@ -254,6 +257,7 @@ class TunedIterator(LoaderIterator):
             self._observation.cut(time.perf_counter())
             self._observation = None
         self._tuner.end_epoch(self._returned)
+        self._pools.safeguards.note_end()
 
     def _advance(self) -> None:
         """Between two batches: ends windows of the observation, begins a change and

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from nws_sweep.dataloading import loaders
+from nws_sweep.dataloading import loaders, sharing
 from nws_sweep.dataloading.recording import BatchLog
 from nws_sweep.online.index_stream import Feed, IndexStream
 from nws_sweep.online.worker_probe import READY, STARTING, WorkerStates, probe_of
@@ -31,6 +31,7 @@ from nws_sweep.records import LoaderSettings
 from nws_sweep.system import processes, resources, torch_internals
 
 _START_WITHIN_S = 60.0  # workers; training waits meanwhile
+_LOCKED_S = 5.0  # for which a thread of the program may hold a lock of the dataset
 _numbers = itertools.count()  # of the pools of this process with a separate seed
 
 
@@ -96,13 +97,18 @@ class Pool:
             if times_stages:
                 self.log.stages.open(True)
             self._loader.worker_init_fn = probe_of(
-                self._loader, self.log, self._states, rehearsal, is_first=adds_workers
+                self._loader,
+                self.log,
+                self._states,
+                rehearsal,
+                is_first=adds_workers,
+                reopens_files=settings.num_workers != loader.num_workers,
             )
             if stream.pauses:  # they continue after a pause
                 vars(self._loader)["persistent_workers"] = True
-        is_plain = settings.num_workers == loader.num_workers
         began_s = time.process_time()
-        with contextlib.nullcontext() if is_plain else _without_advice():
+        is_plain = settings.num_workers == loader.num_workers
+        with contextlib.nullcontext() if is_plain else _starting(loader):
             self.iterator: Any = torch_internals.new_iterator(self._loader)
         self.start_cpu_s = time.process_time() - began_s
         if is_first:
@@ -229,10 +235,10 @@ def _copy(loader: DataLoader[Any], settings: LoaderSettings) -> DataLoader[Any]:
 
 
 @contextlib.contextmanager
-def _without_advice() -> Iterator[None]:
-    """Workers are started without a warning, such as against more workers than CPUs;
-    forked workers inherit all filters."""
-    with warnings.catch_warnings():
+def _starting(loader: DataLoader[Any]) -> Iterator[None]:
+    """Workers are started without a warning, such as against more workers than CPUs,
+    whose filters forked workers inherit; and with free locks."""
+    with warnings.catch_warnings(), sharing.locks_held(loader, _LOCKED_S):
         warnings.filterwarnings(
             "ignore",
             module=r"torch\.utils\.data\.dataloader|multiprocessing\.popen_fork",

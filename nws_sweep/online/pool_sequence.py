@@ -58,7 +58,7 @@ class PoolSequence:
     def make(self, settings: LoaderSettings, *, is_first: bool = False) -> Pool:
         """Another pool; the first one begins an epoch."""
         with contextlib.suppress(Exception):  # the pool may be the only one that works
-            self.safeguards.note_start()
+            self.safeguards.note_start(settings)
         return Pool(
             self._loader,
             settings,
@@ -161,8 +161,9 @@ class PoolSequence:
     def _give_up_after(self, error: Exception) -> None:
         """After an error with other settings than the program's, it has its own from
         the next epoch on."""
-        settings = self.current.settings
-        if settings != self._tuner.base:
+        settings, base = self.current.settings, self._tuner.base
+        # not after each error of the epoch
+        if base not in {settings, self._tuner.current}:
             # the program gets the error, whatever happens here
             with contextlib.suppress(Exception):
                 text = f"{type(error).__name__} with num_workers={settings.num_workers}: {error}"

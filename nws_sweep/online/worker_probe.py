@@ -12,6 +12,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
+from nws_sweep.dataloading import sharing
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer
 from nws_sweep.errors import LONGEST_LINE, one_line
 from nws_sweep.system import processes, torch_internals
@@ -72,6 +73,8 @@ class WorkerProbe:
         collate_fn: The program's.
         rehearse: Makes the batch of the first worker; None if the program has workers.
         is_first: Whether the program has no workers of its own.
+        reopens_files: Whether forked workers get positions of their own in open files:
+            with other workers than the program's they would share them.
     """
 
     timer: BatchTimer
@@ -81,6 +84,7 @@ class WorkerProbe:
     collate_fn: Callable[[Any], Any] | None
     rehearse: Callable[[], Any] | None
     is_first: bool
+    reopens_files: bool
 
     def __call__(self, worker_id: int) -> None:
         """Runs in the worker before its first batch. The dataset, which user code sees,
@@ -94,6 +98,9 @@ class WorkerProbe:
         if self.is_first:
             with contextlib.suppress(Exception):
                 processes.drop_signal_handlers()
+        if self.reopens_files:
+            with contextlib.suppress(Exception):
+                sharing.reopen_files()
         if self.user_function is not None:
             self.timer.initialise(
                 self._telling(self.user_function, worker_id, STARTING), worker_id
@@ -143,6 +150,7 @@ def probe_of(
     rehearsal: Any,
     *,
     is_first: bool,
+    reopens_files: bool,
 ) -> WorkerProbe:
     """The probe of the workers of a pool.
 
@@ -152,6 +160,7 @@ def probe_of(
         states: Of the pool.
         rehearsal: Index list of a batch that the first worker makes; None for none.
         is_first: Whether the program has no workers of its own.
+        reopens_files: See ``WorkerProbe``.
     """
     is_iterable, rehearse = isinstance(loader.dataset, IterableDataset), None
     if rehearsal is not None and not is_iterable:
@@ -169,6 +178,7 @@ def probe_of(
         collate_fn=loader.collate_fn,
         rehearse=rehearse,
         is_first=is_first,
+        reopens_files=reopens_files,
     )
 
 

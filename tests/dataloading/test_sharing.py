@@ -123,6 +123,22 @@ def test_files_that_are_opened_again_have_their_positions_and_move_alone(
         assert (file.tell(), shared.tell()) == (150, 100)
 
 
+def test_locks_are_held_while_processes_are_forked_and_free_in_them() -> None:
+    locks: list[Any] = [threading.Lock(), threading.RLock()]
+    dataset = SimpleNamespace(locks=locks)
+    loader: DataLoader[Any] = DataLoader(dataset, sampler=[0])  # type: ignore[arg-type]
+    with sharing.locks_held(loader, 1.0) as are_free:
+        assert are_free
+        assert locks[0].locked()
+        process = os.fork()
+        if not process:
+            os._exit(10 * all(lock.acquire(timeout=0) for lock in locks))
+        assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 10
+    with locks[0], sharing.locks_held(loader, 0.0) as are_free:
+        assert not are_free
+    assert not locks[0].locked()
+
+
 def test_a_handle_is_known_by_its_class_whatever_module_the_class_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -2,8 +2,10 @@
 the line."""
 
 import contextlib
+import os
 import random
 import signal
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -113,6 +115,105 @@ def test_a_dataset_that_keeps_its_samples_has_no_workers_until_it_keeps_no_more(
     if not workers:
         held = "making samples changes the dataset (dataset.kept), which workers would not share"
         assert tuned._own_tuner().held == held
+
+
+class Counting(Numbers):
+    """Each sample has a number."""
+
+    made = 0
+
+    def __getitem__(self, index: int) -> tuple[int, float]:
+        self.made += 1
+        return index, float(self.made)
+
+
+def test_a_dataset_that_counts_its_samples_has_no_workers() -> None:
+    plan = {(0, batch): 2 for batch in range(4, 24)} | {(1, 0): 2, (2, 0): 2}
+    tuned = scripted(loader_of(Counting()), plan)
+    assert taken(tuned) == taken(loader_of(Counting()))
+    assert (tuned.num_workers, tuned._own_tuner().held) == (
+        0,
+        "making samples changes the dataset, which workers would not share",
+    )
+
+
+def test_after_an_epoch_in_which_the_program_changes_the_dataset_it_has_no_workers() -> (
+    None
+):
+    class Labelled(Numbers):
+        label = 0.0
+
+        def __getitem__(self, index: int) -> tuple[int, float]:
+            return index, self.label
+
+    dataset = Labelled()
+    tuned = scripted(loader_of(dataset), {(1, 0): 2})
+    seen = []
+    for epoch in range(4):
+        labels = set()
+        for batch, (_, label) in enumerate(tuned):
+            labels.update(label.tolist())
+            if epoch > 1 and batch == 12:
+                dataset.label += 1
+        seen.append(labels)
+    assert seen == [{0.0}, {0.0}, {0.0}, {1.0, 2.0}]
+    assert tuned.tuning.reason.startswith("the dataset is changed within an epoch")
+
+
+def test_a_descriptor_that_no_search_finds_has_a_position_in_each_worker(
+    tmp_path: Path,
+) -> None:
+    class Descriptor(Numbers):
+        def __getitem__(self, index: int) -> tuple[int, float]:
+            os.lseek(descriptor, index, os.SEEK_SET)
+            time.sleep(0.002)
+            return index, float(os.read(descriptor, 1)[0])
+
+    path = tmp_path / "numbers"
+    path.write_bytes(bytes(range(48)))
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        tuned = scripted(loader_of(Descriptor()), {(1, 0): 4})
+        assert taken(tuned, 2) == [(list(range(48)), list(range(48)))] * 2
+        assert tuned.num_workers == 4
+    finally:
+        os.close(descriptor)
+
+
+def test_a_lock_that_a_thread_holds_is_not_copied_into_workers() -> None:
+    class Locked(Numbers):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lock = threading.Lock()
+
+    dataset = Locked()
+    may_end, has_lock = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with dataset.lock:
+            has_lock.set()
+            may_end.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    has_lock.wait()
+    try:
+        tuned = scripted(loader_of(dataset), {(1, 0): 2})
+        assert taken(tuned, 2) == taken(loader_of(Numbers()), 2)
+    finally:
+        may_end.set()
+        thread.join()
+    assert (tuned.num_workers, tuned.tuning.reason) == (
+        0,
+        "another thread of the program uses a lock of the dataset",
+    )
+
+
+def test_workers_of_a_stream_do_not_leave_out_incomplete_batches_each() -> None:
+    stream = EachWorkerHasAnEpoch()
+    tuned = scripted(loader_of(stream, drop_last=True), {(1, 0): 2})
+    assert [sum(1 for _ in tuned) for _ in range(2)] == [10, 10]
+    assert tuned.tuning.reason.startswith("with drop_last=True each worker leaves out")
 
 
 @pytest.mark.parametrize("is_persistent", [False, True])
