@@ -10,6 +10,7 @@ from typing import Any
 from nws_sweep import units
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.model import choice
+from nws_sweep.model.epochs import Prediction
 from nws_sweep.model.known import ENDLESS, queue_settings
 from nws_sweep.model.model import Model, is_step, model_of
 from nws_sweep.model.queue import QueueSettings
@@ -147,28 +148,14 @@ class WhatIf:
     def predict(self, settings: QueueSettings) -> Predicted:
         """Predicts with intervals; replays 25 epochs."""
         prediction = self.model.predict(settings)
-        size = self.result.configuration.loader.batch_size
-        share_s = prediction.batch_s.value
-        if self.has_length:
-            share_s = prediction.epoch_s.value / self.model.batches
         return Predicted(
             settings=settings,
             batch_s=prediction.batch_s,
             epoch_s=prediction.epoch_s if self.has_length else None,
-            samples_per_s=size and size / share_s,
+            samples_per_s=_rate(self, prediction),
             measured=_measured(self, settings),
-            is_steady=self._is_steady(settings),
+            is_steady=_is_steady(self, settings),
         )
-
-    def _is_steady(self, settings: QueueSettings) -> bool:
-        """Whether an epoch is long enough for a steady pace."""
-        loader = replace(
-            self.result.configuration.loader,
-            num_workers=settings.num_workers,
-            prefetch_factor=settings.prefetch_factor,
-        )
-        batches = self.model.batches
-        return not self.has_length or loader.steady_part(batches) is not None
 
     def recommended(self, rows: Iterable[Predicted]) -> Predicted:
         """Selects the answer of the search if it is among the rows, unless others
@@ -303,6 +290,27 @@ class WhatIf:
             cpus *= 2
             paces[cpus] = pace(cpus)
         return paces
+
+
+def _rate(recorded: WhatIf, prediction: Prediction) -> float | None:
+    """Samples per second, of an epoch if its length is known; None if the size of a
+    batch is unknown."""
+    size = recorded.result.configuration.loader.batch_size
+    share_s = prediction.batch_s.value
+    if recorded.has_length:
+        share_s = prediction.epoch_s.value / recorded.model.batches
+    return size and size / share_s
+
+
+def _is_steady(recorded: WhatIf, settings: QueueSettings) -> bool:
+    """Whether an epoch is long enough for a steady pace."""
+    loader = replace(
+        recorded.result.configuration.loader,
+        num_workers=settings.num_workers,
+        prefetch_factor=settings.prefetch_factor,
+    )
+    batches = recorded.model.batches
+    return not recorded.has_length or loader.steady_part(batches) is not None
 
 
 def _measured(recorded: WhatIf, settings: QueueSettings) -> Measurement | None:

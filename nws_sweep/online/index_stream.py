@@ -4,6 +4,10 @@ A pool with more workers than the program draws further ahead. Some samplers wai
 what the training loop does with the batch before, as in curriculum and active learning:
 what the program's own loader would not have drawn yet is drawn in a thread, so that the
 wait can be given up. What the thread draws later is the next list; none is lost.
+
+A sampler with a generator of the program draws random numbers at the end of an epoch,
+too. If the program leaves an epoch before, its own loader may not have come so far:
+then the generator is set back.
 """
 
 import concurrent.futures
@@ -12,6 +16,8 @@ import functools
 import threading
 from collections.abc import Iterator
 from typing import Any
+
+import torch
 
 from nws_sweep.dataloading.orders import SamplerClock
 
@@ -41,6 +47,7 @@ class IndexStream:
 
     Attributes:
         due: Lists that the program's own loader would have drawn by now.
+        due_after: The same once it has returned the batch that is requested.
         latest: The list that was drawn last, or the index if the DataLoader does not
             make batches; None at first.
         was_given_up: Whether a list that was drawn ahead took too long; the next list
@@ -56,8 +63,13 @@ class IndexStream:
         # asked for, and not given
         self._drawing: concurrent.futures.Future[Any] | None = None
         self._drawn, self._longest_s, self.sampler_clock = 0, 0.0, SamplerClock()
-        self.due, self.latest = 0, None
+        self.due, self.due_after, self.latest = 0, 0, None
         self.was_given_up = self.was_paused = False
+        self._generator = _generator_of(sampler)
+        # Before lists that are drawn ahead: how many were drawn, and the state of the
+        # generator, which is the same for the following ones.
+        self._states: list[tuple[int, torch.Tensor]] = []
+        self._state: torch.Tensor | None = None  # after the last of them
 
     def begin(self) -> None:
         """An epoch begins."""
@@ -76,6 +88,8 @@ class IndexStream:
         if is_ahead and self._is_between_epochs:
             self.was_paused = True
             raise PausedError
+        if is_ahead:
+            self._keep_state()
         spent_before_s = self.sampler_clock.spent_s
         try:
             with self.sampler_clock.running():
@@ -83,10 +97,38 @@ class IndexStream:
         except GivenUpError:
             self.was_given_up = True
             raise
+        except StopIteration:
+            self._drawn += 1
+            raise
+        finally:
+            if is_ahead and self._generator is not None:
+                self._state = self._generator.get_state()
         spent_s = self.sampler_clock.spent_s - spent_before_s
         self._longest_s = max(self._longest_s, spent_s)
         self._drawn += 1
         return self.latest
+
+    def _keep_state(self) -> None:
+        """Keeps the state of the generator before the next list."""
+        if self._generator is None:
+            return
+        while len(self._states) > 1 and self._states[1][0] <= self.due:
+            self._states.pop(0)
+        state = self._generator.get_state()
+        if not self._states or not torch.equal(self._states[-1][1], state):
+            self._states.append((self._drawn, state))
+
+    def leave(self) -> None:
+        """The epoch is left or has ended: the generator is as the program's own loader
+        would have left it, unless others have drawn from it."""
+        states, latest = self._states, self._state
+        self._states, self._state = [], None
+        due = max(self.due, self.due_after)
+        if self._generator is None or latest is None or self._drawn <= due:
+            return
+        before = [state for drawn, state in states if drawn <= due]
+        if before and torch.equal(self._generator.get_state(), latest):
+            self._generator.set_state(before[-1])
 
     @property
     def pauses(self) -> bool:
@@ -125,6 +167,17 @@ class IndexStream:
             raise GivenUpError
         drawing, self._drawing = self._drawing, None
         return drawing.result()
+
+
+def _generator_of(sampler: Any) -> torch.Generator | None:
+    """Finds the generator of a sampler, or of one that it draws from; None if there is
+    none."""
+    while sampler is not None:
+        generator = getattr(sampler, "generator", None)
+        if isinstance(generator, torch.Generator):
+            return generator
+        sampler = getattr(sampler, "sampler", None)
+    return None
 
 
 def _draw_in_thread(elements: Iterator[Any]) -> "concurrent.futures.Future[Any]":

@@ -97,8 +97,7 @@ class TunedIterator(LoaderIterator):
             self._begin_epoch()
 
     def __del__(self) -> None:
-        """Nothing refers to the iterator any more; the interpreter may be ending, and
-        has no ``contextlib`` then."""
+        """The interpreter may be ending, and has no ``contextlib`` then."""
         try:
             _drop_pools(vars(self), self._tuner)
         except Exception:
@@ -122,6 +121,7 @@ class TunedIterator(LoaderIterator):
                 self._begin_epoch()
 
     def _begin_epoch(self) -> None:
+        self._try(self._pools.stream.leave)
         self._try(self._leave_epoch)
         self._try(self._pools.change_between_epochs)
         self._tuner.loader_clock = loader_clock_of_thread()
@@ -248,16 +248,13 @@ class TunedIterator(LoaderIterator):
 
     def _end_epoch(self) -> None:
         """The end of the workers is a part of the epoch: the clock is read after it."""
-        if self._pools.change is not None:
-            self._tuner.postpone(self._pools.change.plan)
-        self._pools.abandon()
+        self._pools.end_epoch()
         if self._observation is not None:
             busy_until_s = time.perf_counter() - self._device.waited_s()
             self._observation.batches.idle(busy_until_s)
             self._observation.cut(time.perf_counter())
             self._observation = None
         self._tuner.end_epoch(self._returned)
-        self._pools.safeguards.note_end()
 
     def _advance(self) -> None:
         """Between two batches: ends windows of the observation, begins a change and
@@ -291,6 +288,7 @@ def _drop_pools(attributes: dict[str, Any], tuner: Tuner) -> None:
     if loader_clock.is_inside:
         return
     has_workers, began_s = bool(attributes["_pools"].current.pids), time.perf_counter()
+    attributes["_pools"].stream.leave()
     loader_clock.enter(loader_time)
     del attributes["_pools"]
     loader_clock.leave(loader_time, has_ended=True)

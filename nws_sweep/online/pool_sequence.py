@@ -70,8 +70,19 @@ class PoolSequence:
 
     def expect(self, batch: int) -> None:
         """The training loop requests this batch of the epoch, from 0: lists that a
-        plain loader would have drawn."""
-        self.stream.due = batch + max(1, self._tuner.base.queued_batches)
+        plain loader would have drawn before, and once it has returned the batch."""
+        queued = self._tuner.base.queued_batches
+        self.stream.due, self.stream.due_after = (
+            batch + max(1, queued),
+            batch + 1 + queued,
+        )
+
+    def end_epoch(self) -> None:
+        """All batches of the epoch have been returned."""
+        if self.change is not None:
+            self._tuner.postpone(self.change.plan)
+        self.abandon()
+        self.safeguards.note_end()
 
     def change_between_epochs(self) -> None:
         """Changes the settings if there is a plan; no second pool is needed."""
@@ -150,24 +161,13 @@ class PoolSequence:
                     raise
                 continue
             except Exception as error:
-                self._give_up_after(error)
+                _give_up_after(self.current.settings, self._tuner, error)
                 raise
             if self._start_s is not None:
                 waited_s = max(0.0, self.current.first_began_s - asked_s)
                 self._tuner.time.starting_s += self._start_s + waited_s
                 self._start_s = None
             return batch
-
-    def _give_up_after(self, error: Exception) -> None:
-        """After an error with other settings than the program's, it has its own from
-        the next epoch on."""
-        settings, base = self.current.settings, self._tuner.base
-        # not after each error of the epoch
-        if base not in {settings, self._tuner.current}:
-            # the program gets the error, whatever happens here
-            with contextlib.suppress(Exception):
-                text = f"{type(error).__name__} with num_workers={settings.num_workers}: {error}"
-                self._tuner.give_up(one_line(text))
 
     def _continues(self) -> bool:
         """Whether the epoch continues where the current pool has ended: with another
@@ -225,3 +225,16 @@ class PoolSequence:
         if change is not None and change.pool is not self.current:
             self.current.feed.is_open = True
             change.pool.end()
+
+
+def _give_up_after(settings: LoaderSettings, tuner: Tuner, error: Exception) -> None:
+    """After an error with other settings than the program's, it has its own from the
+    next epoch on; they may be its own after an earlier error of the epoch."""
+    if tuner.base in {settings, tuner.current}:
+        return
+    # the program gets the error, whatever happens here
+    with contextlib.suppress(Exception):
+        text = (
+            f"{type(error).__name__} with num_workers={settings.num_workers}: {error}"
+        )
+        tuner.give_up(one_line(text))

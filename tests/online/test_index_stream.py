@@ -1,5 +1,7 @@
 """Index lists that are drawn ahead, of samplers that wait for the training loop."""
 
+import contextlib
+import itertools
 import queue
 import threading
 from collections.abc import Iterator
@@ -198,3 +200,44 @@ def test_an_epoch_of_an_endless_iterator_is_drawn_when_the_program_without_worke
         return numbers
 
     assert drawn(is_tuned=True) == drawn(is_tuned=False)
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+@pytest.mark.parametrize("due", [3, 20, 21])
+def test_the_generator_of_an_epoch_that_is_left_is_as_without_lists_drawn_ahead(
+    due: int, replacement: bool
+) -> None:
+    """20 batches of 8; at their end a sampler of torch draws once more."""
+
+    def sampler_of(generator: torch.Generator) -> Any:
+        order = RandomSampler(
+            range(160), replacement, num_samples=160, generator=generator
+        )
+        return BatchSampler(order, 8, drop_last=False)
+
+    plain, ahead = (torch.Generator().manual_seed(3) for _ in range(2))
+    assert len(list(itertools.islice(sampler_of(plain), due))) == min(due, 20)
+    stream = IndexStream(sampler_of(ahead))
+    stream.begin()
+    stream.due = due
+    with contextlib.suppress(StopIteration):
+        for _ in range(40):
+            stream.draw()
+    if due < 20:
+        assert not torch.equal(plain.get_state(), ahead.get_state())
+    stream.leave()
+    assert torch.equal(plain.get_state(), ahead.get_state())
+
+
+def test_a_generator_from_which_others_have_drawn_is_not_set_back() -> None:
+    generator = torch.Generator().manual_seed(3)
+    order = RandomSampler(range(16), generator=generator)
+    stream = IndexStream(BatchSampler(order, 8, drop_last=False))
+    stream.begin()
+    with contextlib.suppress(StopIteration):
+        for _ in range(3):
+            stream.draw()
+    torch.rand(1, generator=generator)
+    state = generator.get_state()
+    stream.leave()
+    assert torch.equal(generator.get_state(), state)
