@@ -14,6 +14,7 @@ import concurrent.futures
 import contextlib
 import functools
 import threading
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -48,6 +49,7 @@ class IndexStream:
     Attributes:
         due: Lists that the program's own loader would have drawn by now.
         due_after: The same once it has returned the batch that is requested.
+        lists: Drawn, of batches that were not returned.
         latest: The list that was drawn last, or the index if the DataLoader does not
             make batches; None at first.
         was_given_up: Whether a list that was drawn ahead took too long; the next list
@@ -64,6 +66,7 @@ class IndexStream:
         self._drawing: concurrent.futures.Future[Any] | None = None
         self._drawn, self._longest_s, self.sampler_clock = 0, 0.0, SamplerClock()
         self.due, self.due_after, self.latest = 0, 0, None
+        self.lists: deque[Any] = deque()
         self.was_given_up = self.was_paused = False
         self._generator = _generator_of(sampler)
         # Before lists that are drawn ahead: how many were drawn, and the state of the
@@ -75,6 +78,7 @@ class IndexStream:
         """An epoch begins."""
         with self.sampler_clock.running():
             self._lists, self._drawing = iter(self._sampler), None
+        self.lists.clear()
         self._drawn, self.was_given_up, self.was_paused = 0, False, False
 
     def draw(self) -> Any:
@@ -106,6 +110,7 @@ class IndexStream:
         spent_s = self.sampler_clock.spent_s - spent_before_s
         self._longest_s = max(self._longest_s, spent_s)
         self._drawn += 1
+        self.lists.append(self.latest)
         return self.latest
 
     def _keep_state(self) -> None:
@@ -206,11 +211,19 @@ class Feed:
 
     Attributes:
         has_drawn: Whether it has given an index list.
+        taken: The list of the batch that was returned, or failed, last; None if it is
+            unknown.
     """
 
     def __init__(self, stream: IndexStream, *, is_open: bool, starts: int) -> None:
         self._stream = stream
         self.is_open, self.starts, self.has_drawn = is_open, starts, False
+        self.taken: Any = None
+
+    def take(self) -> None:
+        """A batch of the pool has been returned, or has failed."""
+        lists = self._stream.lists
+        self.taken = lists.popleft() if lists else None
 
     def __iter__(self) -> Iterator[Any]:
         if self.starts:

@@ -104,8 +104,7 @@ class TunedIterator(LoaderIterator):
             return
 
     def _reset(self, loader: DataLoader[Any]) -> None:
-        """Called by DataLoader before another epoch with persistent workers, and draws
-        no seed, as torch's own."""
+        """Begins another epoch of persistent workers, and draws no seed, as torch's."""
         restore = loaders.order_restorer(self._loader)
         with loader_clock_of_thread().entered(self._tuner.time):
             try:

@@ -210,7 +210,15 @@ class Pool:
         if self._draws_at_next:
             self._draws_at_next = False
             self.take_over()
-        return next(self.iterator)
+        try:
+            batch = next(self.iterator)
+        except StopIteration:  # lists that are left are of the next pool
+            raise
+        except Exception:
+            self.feed.take()
+            raise
+        self.feed.take()
+        return batch
 
     def end(self) -> None:
         """Ends the workers."""

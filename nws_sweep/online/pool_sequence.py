@@ -2,7 +2,9 @@
 settings is under way."""
 
 import contextlib
+import functools
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +19,7 @@ from nws_sweep.online.safeguards import Safeguards, loaded_workers
 from nws_sweep.online.texts import REPEATED
 from nws_sweep.online.tuner import Tuner, is_at_its_best
 from nws_sweep.records import LoaderSettings
+from nws_sweep.system import torch_internals
 
 _WAITS_FOR_LOOP = "its sampler gives the next indices only after the training loop has used the batch before"
 
@@ -151,28 +154,32 @@ class PoolSequence:
     def next_batch(self) -> Any:
         """The next batch; StopIteration at the end of the epoch."""
         while True:
-            asked_s = time.perf_counter()
+            asked_s, repeat = time.perf_counter(), None
             try:
                 batch = self.current.next_batch()
             except StopIteration:
-                if self.current.settings.num_workers:  # they have been ended
-                    self._tuner.time.starting_s += time.perf_counter() - asked_s
-                if not self._continues():
+                if not self._continues(asked_s):
                     raise
                 continue
             except Exception as error:
                 _give_up_after(self.current.settings, self._tuner, error)
-                raise
+                repeat = _repetition(self._loader, self.current)
+                if repeat is None:
+                    raise
+            if repeat is not None:  # not during the other error
+                return repeat()
             if self._start_s is not None:
                 waited_s = max(0.0, self.current.first_began_s - asked_s)
                 self._tuner.time.starting_s += self._start_s + waited_s
                 self._start_s = None
             return batch
 
-    def _continues(self) -> bool:
-        """Whether the epoch continues where the current pool has ended: with another
-        pool, or after a pause."""
+    def _continues(self, asked_s: float) -> bool:
+        """Whether the epoch continues where the current pool has ended, since
+        ``asked_s``: with another pool, or after a pause."""
         change, stream = self.change, self.stream
+        if self.current.settings.num_workers:  # they have been ended
+            self._tuner.time.starting_s += time.perf_counter() - asked_s
         if change is not None and change.draws and self.current is not change.pool:
             self.current.end()
             self.current = change.pool
@@ -225,6 +232,23 @@ class PoolSequence:
         if change is not None and change.pool is not self.current:
             self.current.feed.is_open = True
             change.pool.end()
+
+
+def _repetition(loader: DataLoader[Any], pool: Pool) -> Callable[[], Any] | None:
+    """How a batch that failed in a worker is made again in this process: a program
+    without workers has its own error then, or none.
+
+    None if the program has workers, too, or if the index list of the batch is unknown.
+    """
+    is_known = pool.settings.in_order and pool.feed.taken is not None
+    if loader.num_workers or not pool.pids or pool.failure or not is_known:
+        return None
+    fetcher, _ = torch_internals.fetchers()
+    makes_batches = loader.batch_sampler is not None
+    made_here = fetcher(
+        loader.dataset, makes_batches, loader.collate_fn, drop_last=False
+    )
+    return functools.partial(made_here.fetch, pool.feed.taken)
 
 
 def _give_up_after(settings: LoaderSettings, tuner: Tuner, error: Exception) -> None:

@@ -209,6 +209,40 @@ def test_a_lock_that_a_thread_holds_is_not_copied_into_workers() -> None:
     )
 
 
+class Corrupt(Exception):
+    """Pickling does not make it again, so that torch raises RuntimeError for it."""
+
+    def __init__(self, index: int, code: int) -> None:
+        super().__init__(f"sample {index}")
+        self.code = code
+
+
+def test_a_program_without_workers_has_its_own_errors() -> None:
+    class Partly(Numbers):
+        def __getitem__(self, index: int) -> tuple[int, float]:
+            if index in {9, 30, 31}:
+                raise Corrupt(index, 7)
+            return super().__getitem__(index)
+
+    def run(loader: Any) -> list[Any]:
+        found: list[Any] = []
+        for _ in range(2):
+            batches = iter(loader)
+            while True:
+                try:
+                    indices, _ = next(batches)
+                    found.append(indices.tolist())
+                except Corrupt as error:
+                    found.append((str(error), error.code, error.__context__))
+                except StopIteration:
+                    break
+        return found
+
+    tuned = scripted(loader_of(Partly()), {(1, 0): 2})
+    assert run(tuned) == run(loader_of(Partly()))
+    assert tuned.tuning.reason.startswith("RuntimeError with num_workers=2: ")
+
+
 def test_workers_of_a_stream_do_not_leave_out_incomplete_batches_each() -> None:
     stream = EachWorkerHasAnEpoch()
     tuned = scripted(loader_of(stream, drop_last=True), {(1, 0): 2})

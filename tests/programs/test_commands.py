@@ -15,7 +15,8 @@ from tests.factories import failed_trial, search_result, trial
 from tests.roots import made_up
 
 # Sets what only has an effect before torch is imported; looks for torch first, as
-# other packages do; pickles what only the main module knows; ends with a status.
+# other packages do; pickles what only the main module knows; leaves an iterator to the
+# end of the interpreter; ends with a status.
 TRAIN = """\
 import os
 
@@ -55,6 +56,8 @@ if __name__ == "__main__":
             loss.backward()
             optimizer.step()
         print(loss.item())
+    left = iter(loader)
+    print(next(left).sum().item())
     sys.exit(3)
 """
 
