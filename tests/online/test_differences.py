@@ -209,7 +209,7 @@ def test_a_lock_that_a_thread_holds_is_not_copied_into_workers() -> None:
     )
 
 
-class Corrupt(Exception):
+class CorruptError(Exception):
     """Pickling does not make it again, so that torch raises RuntimeError for it."""
 
     def __init__(self, index: int, code: int) -> None:
@@ -221,7 +221,7 @@ def test_a_program_without_workers_has_its_own_errors() -> None:
     class Partly(Numbers):
         def __getitem__(self, index: int) -> tuple[int, float]:
             if index in {9, 30, 31}:
-                raise Corrupt(index, 7)
+                raise CorruptError(index, 7)
             return super().__getitem__(index)
 
     def run(loader: Any) -> list[Any]:
@@ -232,7 +232,7 @@ def test_a_program_without_workers_has_its_own_errors() -> None:
                 try:
                     indices, _ = next(batches)
                     found.append(indices.tolist())
-                except Corrupt as error:
+                except CorruptError as error:
                     found.append((str(error), error.code, error.__context__))
                 except StopIteration:
                     break
