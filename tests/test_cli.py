@@ -265,9 +265,10 @@ def test_a_grid_in_a_folder_with_a_strange_name_is_announced_measured_reported_a
 
     results = pd.read_csv(grid / "results.csv")
     assert list(results["state"]) == ["ok"] * 8
-    assert (
-        results[["startup_s", "samples_per_s", "epoch_s", "cpu_s", "memory_bytes"]] > 0
-    ).all(axis=None)
+    figures = results[["startup_s", "samples_per_s", "epoch_s", "cpu_s"]]
+    assert (figures > 0).all(axis=None)
+    # workers end with the short epochs, before their memory is read
+    assert list(results["memory_bytes"] > 0) == list(results["num_workers"] == 0)
     for run in storage.find(grid).runs:  # times of short epochs are no invariant
         check_rows(run.result.trials, None)
     assert len(pd.read_csv(grid / "best.csv")) == 4
