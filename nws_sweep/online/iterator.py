@@ -160,8 +160,7 @@ class TunedIterator(LoaderIterator):
             return None
 
     def _observe(self, start_s: float = 0.0, drawn_s: float = 0.0) -> None:
-        """Observes the settings in use, whose workers started in ``start_s``,
-        ``drawn_s`` of it in the sampler."""
+        """Observes the settings in use: ``start_s`` with ``drawn_s`` in the sampler."""
         pool, earlier_batches = self._pools.current, self._returned - self._pool_began
         self._tuner.worker_pids = pool.pids
         self._observation = self._tuner.observe()
@@ -178,6 +177,7 @@ class TunedIterator(LoaderIterator):
     def __next__(self) -> Any:
         """The next batch, in the order of the sampler."""
         loader_clock, has_ended = loader_clock_of_thread(), True
+        self._tuner.loader_clock = loader_clock
         loader_clock.enter(self._tuner.time)
         try:
             batch = self._followed_batch()
