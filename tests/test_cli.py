@@ -267,8 +267,8 @@ def test_a_grid_in_a_folder_with_a_strange_name_is_announced_measured_reported_a
     assert list(results["state"]) == ["ok"] * 8
     figures = results[["startup_s", "samples_per_s", "epoch_s", "cpu_s"]]
     assert (figures > 0).all(axis=None)
-    # workers end with the short epochs, before their memory is read
-    assert list(results["memory_bytes"] > 0) == list(results["num_workers"] == 0)
+    # workers may have ended with a short epoch, before their memory is read
+    assert (results["memory_bytes"][results["num_workers"] == 0] > 0).all()
     for run in storage.find(grid).runs:  # times of short epochs are no invariant
         check_rows(run.result.trials, None)
     assert len(pd.read_csv(grid / "best.csv")) == 4

@@ -412,7 +412,7 @@ def locks_held(loader: DataLoader[Any], within_s: float) -> Iterator[bool]:
         try:
             yield True
         finally:
-            _held.pop()
+            _held.remove(locks)  # another thread may hold others
 
 
 _held: list[list[Any]] = []  # by ``locks_held``
@@ -422,7 +422,8 @@ def _release_in_child() -> None:
     """Releases in a forked process what its parent still holds."""
     while _held:
         for lock in _held.pop():
-            lock.release()
+            with contextlib.suppress(RuntimeError):  # another thread has it
+                lock.release()
 
 
 if hasattr(os, "register_at_fork"):  # Windows has none

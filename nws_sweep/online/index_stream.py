@@ -175,13 +175,13 @@ class IndexStream:
 
 
 def _generator_of(sampler: Any) -> torch.Generator | None:
-    """Finds the generator of a sampler, or of one that it draws from; None if there is
-    none."""
-    while sampler is not None:
-        generator = getattr(sampler, "generator", None)
-        if isinstance(generator, torch.Generator):
-            return generator
-        sampler = getattr(sampler, "sampler", None)
+    """Finds the generator of a sampler, or of the one that it draws from; None if there
+    is none."""
+    with contextlib.suppress(Exception):  # a sampler of the program may raise anything
+        for drawn_from in (sampler, getattr(sampler, "sampler", None)):
+            generator = getattr(drawn_from, "generator", None)
+            if isinstance(generator, torch.Generator):
+                return generator
     return None
 
 
