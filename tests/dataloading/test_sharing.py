@@ -123,6 +123,7 @@ def test_files_that_are_opened_again_have_their_positions_and_move_alone(
         assert (file.tell(), shared.tell()) == (150, 100)
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_locks_are_held_while_processes_are_forked_and_free_in_them() -> None:
     locks: list[Any] = [threading.Lock(), threading.RLock()]
     dataset = SimpleNamespace(locks=locks)
