@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from nws_sweep.analysis import what_if
+from nws_sweep.analysis.what_if import WhatIf
 from nws_sweep.model import choice
 from nws_sweep.model.bottlenecks import Bottleneck
 from nws_sweep.model.counterfactual import Counterfactual
@@ -41,7 +42,7 @@ class Diagnosis:
         together: Whether only two bottlenecks together save that much.
         measured: Its times.
         replayed: The epoch at the best setting.
-        has_step: Whether a training step was given that takes time.
+        predictions: Of the search.
     """
 
     result: SearchRecord = field(repr=False)
@@ -50,7 +51,12 @@ class Diagnosis:
     together: bool = False
     measured: Measurement = field(repr=False)
     replayed: Counterfactual = field(repr=False)
-    has_step: bool = field(repr=False)
+    predictions: WhatIf = field(repr=False)
+
+    @property
+    def has_step(self) -> bool:
+        """Whether a training step was given that takes time."""
+        return self.predictions.step_s > 0
 
     @property
     def bottlenecks(self) -> tuple[Bottleneck, ...]:
@@ -151,16 +157,18 @@ def diagnose(result: SearchRecord, best: Trial | None) -> Diagnosis | None:
     best = next(
         (trial for trial in result.trials if trial.settings == best.settings), best
     )
-    recorded = what_if.of(result, best)
-    if recorded is None:
+    predictions = what_if.of(result, best)
+    if predictions is None:
         return None
     diagnosis = Diagnosis(
         result=result,
         best=best,
         saved={},
         measured=measured,
-        replayed=Counterfactual(recorded.model, recorded.best, _allowed(result, best)),
-        has_step=recorded.step_s > 0,
+        replayed=Counterfactual(
+            predictions.model, predictions.best, _allowed(result, best)
+        ),
+        predictions=predictions,
     )
     if best.noise and best.noise.steal > _NOISY_STEAL:
         return replace(diagnosis, saved={Bottleneck.NOISE: 0.0})

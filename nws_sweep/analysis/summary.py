@@ -78,15 +78,15 @@ class ConfigurationSummary:
         for several configurations."""
         recorded, best = self.run.recorded, self.best
         diagnosis = diagnose(recorded, best)
-        predictions = what_if.of(recorded, best)
+        predictions = diagnosis.predictions if diagnosis else None
         advised = Advice()
         remedies: tuple[str, ...] = ()
         details: list[str] = []
-        if best and diagnosis and predictions:
+        if best and diagnosis:
             stages = stages_of(recorded, best, diagnosis.replayed)
             advised = advice.of(diagnosis, stages)
             details += advice.details(diagnosis)
-            remedies = answers.to_decide(recorded, predictions)
+            remedies = answers.to_decide(recorded, diagnosis.predictions)
             remedies = remedies or tuple(map(str, advised.remedies))
         has_step = recorded.configuration.has_step
         details.append(accounts.line(best, has_step=has_step))

@@ -157,8 +157,8 @@ def times_of(base: Trial, compared: Trial) -> Times | None:
     persist = {trial.settings.persistent_workers for trial in (base, compared)}
     if len(persist) > 1 or not (base.is_steady and compared.is_steady):
         quantities.reverse()
-    found = (times_in(quantity, base, compared) for quantity in quantities)
-    return next(filter(None, found), None)
+    in_turn = (times_in(quantity, base, compared) for quantity in quantities)
+    return next(filter(None, in_turn), None)
 
 
 def times_in(quantity: Quantity, base: Trial, compared: Trial) -> Times | None:

@@ -243,12 +243,7 @@ def _repetition(loader: DataLoader[Any], pool: Pool) -> Callable[[], Any] | None
     is_known = pool.settings.in_order and pool.feed.taken is not None
     if loader.num_workers or not pool.pids or pool.failure or not is_known:
         return None
-    fetcher, _ = torch_internals.fetchers()
-    makes_batches = loader.batch_sampler is not None
-    made_here = fetcher(
-        loader.dataset, makes_batches, loader.collate_fn, drop_last=False
-    )
-    return functools.partial(made_here.fetch, pool.feed.taken)
+    return functools.partial(torch_internals.fetch_of(loader), pool.feed.taken)
 
 
 def _give_up_after(settings: LoaderSettings, tuner: Tuner, error: Exception) -> None:

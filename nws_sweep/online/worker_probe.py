@@ -164,12 +164,7 @@ def probe_of(
     """
     is_iterable, rehearse = isinstance(loader.dataset, IterableDataset), None
     if rehearsal is not None and not is_iterable:
-        fetcher, _ = torch_internals.fetchers()
-        makes_batches = loader.batch_sampler is not None
-        batch_fetcher = fetcher(
-            loader.dataset, makes_batches, loader.collate_fn, drop_last=False
-        )
-        rehearse = functools.partial(batch_fetcher.fetch, rehearsal)
+        rehearse = functools.partial(torch_internals.fetch_of(loader), rehearsal)
     return WorkerProbe(
         timer=BatchTimer(log),
         states=states,

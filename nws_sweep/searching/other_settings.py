@@ -103,8 +103,10 @@ class OtherSettingsSearch(Strategy):
         compared = self._compare(
             best, reason, of_workers, observed, has_accelerator=has_accelerator
         )
-        goes_on = isinstance(compared, Stop) and not has_begun
-        return decision if goes_on and isinstance(decision, Round) else compared
+        has_nothing_to_compare = isinstance(compared, Stop) and not has_begun
+        if has_nothing_to_compare and isinstance(decision, Round):
+            return decision
+        return compared
 
     def _may_wait(self, decision: Round, observations: Sequence[Observation]) -> bool:
         """Whether a round of num_workers may wait: it has no new candidate, and most of

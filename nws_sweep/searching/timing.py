@@ -412,10 +412,8 @@ class Timing(Pace):
 def _steady_part(epoch: Window, conditions: Conditions) -> Window:
     """Cuts an epoch to the waits and steps at the steady pace; not an epoch without
     such a part."""
-    kept, batch_size = (
-        conditions.settings.steady_part(epoch.batches),
-        conditions.settings.batch_size,
-    )
+    settings = conditions.settings
+    kept, batch_size = settings.steady_part(epoch.batches), settings.batch_size
     if kept is None:
         return epoch
     wait_s, step_s = epoch.wait_s[kept], epoch.step_s[kept]

@@ -7,7 +7,7 @@ Other modules define two that torch calls: ``_get_iterator`` of a DataLoader and
 
 import functools
 import pkgutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -161,6 +161,17 @@ def fetchers() -> tuple[Any, Any]:
     from torch.utils.data._utils import fetch
 
     return fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher
+
+
+def fetch_of(loader: Any) -> Callable[[Any], Any]:
+    """The function that makes a batch of a map-style dataset in this process, of its
+    index list."""
+    fetcher, _ = fetchers()
+    makes_batches = loader.batch_sampler is not None
+    fetch: Callable[[Any], Any] = fetcher(
+        loader.dataset, makes_batches, loader.collate_fn, drop_last=False
+    ).fetch
+    return fetch
 
 
 def default_store() -> Any:
